@@ -47,7 +47,7 @@ book: $(VENV)/.vendor  ## build the book from stored outputs; needs the smallest
 	@echo "Open $(CURDIR)/book/_build/html/index.html"
 
 lab: setup  ## open copies of the chapters live in JupyterLab; ARGS=--in-place opens the chapters themselves
-	$(VENV)/bin/embviz lab $(ARGS)
+	$(PY) -m book lab $(ARGS)
 
 # One thread a process: two processes of two threads each wait for one another (a chapter took ten times as long).
 # The long files come first, so that the short ones fill up the end.

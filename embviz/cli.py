@@ -1,4 +1,4 @@
-"""The command line, ``embviz new | spectrum | map | inspect | compare | trace | resize | data | ...``."""
+"""The command line, ``embviz spectrum | map | inspect | compare | trace | resize | data | ...``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,19 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from embviz.ledger import Entry
-
-LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    "--LabApp.news_url=None",
-    "--LabApp.extension_manager=readonly",
-    # which shows stored pictures where widgets have ended; an installed embviz brings it to any JupyterLab
-    f"--LabApp.extra_labextensions_path={os.path.join(os.path.dirname(__file__), 'view', 'labextensions')}",
-)
 
 GONE = {  # commands and options of earlier versions, and what takes their place
     "--gradients": "--gradients is gone: embviz.training.strike(module, loss, batches) measures gradients",
-    "--minutes": "--minutes is gone: stop `embviz run` at any time (Ctrl-C); the same command continues",
+    "run": "embviz run is now `python -m book run`, in a checkout of the book",
+    "ledger": "embviz ledger is now `python -m book ledger`, in a checkout of the book",
+    "lab": "embviz lab is now `python -m book lab`, in a checkout of the book",
+    "new": "embviz new is now `python -m book new`, in a checkout of the book",
     "pack": "data pack is gone: copy the downloads into the folder that EMBVIZ_DATA_DIR names",
 }
 
@@ -46,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     ``embviz --debug`` shows where it came from.
     """
     _write_any_letter()
-    arguments = _parse(argv)
+    arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
-        code = _in_project(command, arguments) if hasattr(arguments, "project") else command(arguments)
+        code = command(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader, head or less, has seen enough
@@ -63,16 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("embviz: stopped", file=sys.stderr)
         return 130
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; those that `embviz lab` does not know are JupyterLab's, in ``rest``."""
-    parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
-    if rest and arguments.command is not open_lab:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    arguments.rest = rest
-    return arguments
 
 
 def _said(error: Exception) -> str:
@@ -94,21 +77,6 @@ def _write_any_letter() -> None:
             stream.reconfigure(encoding="utf-8" if name == "ascii" else name, errors="replace")
 
 
-def _in_project(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
-    """Run a command that needs a project, in the one that is named or in the nearest."""
-    from embviz.project import find_project, working_in
-
-    with working_in(arguments.project):
-        project = find_project()
-        if project.enclosing is not None and arguments.project is None:
-            print(
-                f"embviz: the project is {project.root}, inside of another, {project.enclosing}: "
-                "--project DIR chooses",
-                file=sys.stderr,
-            )
-        return command(arguments)
-
-
 def _parser() -> argparse.ArgumentParser:
     import embviz
 
@@ -119,7 +87,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"embviz {embviz.__version__}")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_new(commands)
     _add_spectrum(commands)
     _add_map(commands)
     _add_inspect(commands)
@@ -128,35 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trace(commands)
     _add_resize(commands)
     _add_data(commands)
-    _add_run(commands)
-    _add_ledger(commands)
-    _add_lab(commands)
     return parser
-
-
-def _add_lab(commands: Any) -> None:
-    lab = commands.add_parser(
-        "lab",
-        help="open copies of the chapters live in JupyterLab",
-        epilog="Other options are passed to JupyterLab, such as --port 9999 --no-browser --allow-root.",
-    )
-    lab.add_argument(
-        "--folder",
-        metavar="DIR",
-        help="folder for the copies; default ~/embviz/NAME, with the project's name",
-    )
-    lab.add_argument("--in-place", action="store_true", help="open the chapters themselves, to edit them")
-    _add_project(lab)
-    lab.set_defaults(command=open_lab)
-
-
-def _add_new(commands: Any) -> None:
-    new = commands.add_parser(
-        "new", help="begin a project: a claim, an experiment with a control, a chapter, a test"
-    )
-    new.add_argument("name", metavar="NAME", help="short name of the paper, such as my_paper")
-    new.add_argument("--folder", metavar="DIR", help="folder to write; default ./NAME")
-    new.set_defaults(command=begin_project)
 
 
 def _add_spectrum(commands: Any) -> None:
@@ -355,15 +294,6 @@ def _add_resize(commands: Any) -> None:
     resize.set_defaults(command=resize_model)
 
 
-def _add_project(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--project",
-        metavar="DIR",
-        help="folder with data/claims, whose modules are run as code; default the nearest one upwards from "
-        "the current folder, unless it belongs to another user",
-    )
-
-
 def _add_data(commands: Any) -> None:
     data = commands.add_parser("data", help="list, download and verify data sets")
     verbs = data.add_subparsers(metavar="VERB", required=True)
@@ -380,50 +310,6 @@ def _add_data(commands: Any) -> None:
     verify.set_defaults(command=data_verify)
     for verb in (listing, fetch, verify):
         verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-def _add_run(commands: Any) -> None:
-    run = commands.add_parser("run", help="measure a claim: compute and store what is missing")
-    run.add_argument("id", metavar="ID", help='a claim such as reflections.lemma1, a paper, or "all"')
-    run.add_argument("--preset", default="quick", help="quick (seconds; default), laptop or paper")
-    run.add_argument("--jobs", type=_positive, help="worker processes; default as many as cores")
-    run.add_argument("--dry-run", action="store_true", help="only count what is missing")
-    run.add_argument("--backend", choices=["dask"], help="compute on a dask cluster, with --scheduler")
-    run.add_argument(
-        "--scheduler", metavar="ADDRESS", help="address of the dask scheduler, such as tcp://10.0.0.1:8786"
-    )
-    run.add_argument(
-        "--slurm",
-        metavar="RESOURCES",
-        help='start workers as SLURM jobs: "jobs=20,cores=4,memory=8GB,walltime=02:00:00"',
-    )
-    _add_project(run)
-    run.set_defaults(command=run_cells)
-
-
-def _add_ledger(commands: Any) -> None:
-    ledger = commands.add_parser("ledger", help="show claims, measurements and verdicts")
-    ledger.add_argument("id", nargs="?", metavar="ID", help="a claim or a paper; default all")
-    derived = ledger.add_mutually_exclusive_group()
-    derived.add_argument(
-        "--derive", action="store_true", help="judge stored results again and write the ledger file"
-    )
-    derived.add_argument("--scale", help="judge stored results of this preset, and write nothing")
-    ledger.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    _add_project(ledger)
-    ledger.set_defaults(command=show_ledger)
-
-
-def begin_project(arguments: argparse.Namespace) -> int:
-    """``embviz new NAME``: write a working project, and print the next commands."""
-    from embviz.project import new_project
-
-    files = new_project(arguments.name, arguments.folder)
-    root = os.path.commonpath(files)
-    for file in files:
-        print(os.path.relpath(file))
-    print(f"Now: cd {os.path.relpath(root)} && embviz run {arguments.name} && embviz ledger {arguments.name}")
-    return 0
 
 
 def show_spectrum(arguments: argparse.Namespace) -> int:
@@ -717,126 +603,6 @@ def data_verify(arguments: argparse.Namespace) -> int:
 
     table = registry.verify_data(arguments.names or None)
     return _print_states(table, arguments, failures={"wrong", "absent"} if arguments.names else {"wrong"})
-
-
-def _claim_ids(wanted: str | None) -> list[str]:
-    """Ids of the claims meant by an id, a paper's key, or "all"."""
-    from embviz.ledger import claims
-
-    if wanted in (None, "all"):
-        return [claim.id for claim in claims.load_claims()]
-    if wanted in claims.papers():
-        return [claim.id for claim in claims.load_claims(wanted)]
-    return [claims.find_claim(str(wanted)).id]
-
-
-def run_cells(arguments: argparse.Namespace) -> int:
-    """``embviz run ID --preset P``: compute what is missing, one claim after the other.
-
-    Exit code 1 if data are missing, a cell failed, or another process is computing one.
-    """
-    from embviz import ledger
-    from embviz.ledger import cells, studies
-    from embviz.ledger.clusters import backend_of
-
-    failed, left = False, set()
-    with backend_of(arguments):
-        for claim_id in _claim_ids(arguments.id):
-            study = studies.find_study(claim_id)
-            wanted = study.every_cell(arguments.preset)
-            todo = cells.missing(wanted)
-            print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {arguments.preset}")
-            if arguments.dry_run:
-                continue
-            try:
-                cells.run(todo, n_jobs=arguments.jobs)
-                left |= {cell.path for cell in cells.missing(todo)}  # claims share cells
-            except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
-                print(f"embviz: {claim_id}: {error}", file=sys.stderr)
-                failed = True
-            n_missing = len(cells.missing(todo))
-            if n_missing == 0 or n_missing < len(todo):
-                item = ledger.derive(ledger.find_claim(claim_id))
-                ledger.store_entries([item])
-                print(_verdict_line(item))
-    if left:
-        print(f"{len(left)} cells are left, which another process trains: repeat the command to continue")
-    return int(failed or bool(left))
-
-
-def show_ledger(arguments: argparse.Namespace) -> int:
-    """``embviz ledger [ID]``: claims with their verdicts, or one claim with its measurements."""
-    from embviz import ledger
-
-    wanted = None if arguments.id == "all" else arguments.id
-    if arguments.derive or arguments.scale:
-        claims = [ledger.find_claim(claim_id) for claim_id in _claim_ids(wanted)]
-        items = [ledger.derive(claim, scale=arguments.scale) for claim in claims]
-        if arguments.derive:
-            ledger.store_entries(items)
-    else:
-        items = [ledger.entry(wanted)] if wanted and "." in wanted else ledger.entries(wanted)
-        if changed := ledger.changed_since(items):
-            print(
-                f"embviz: {', '.join(changed)} changed since its verdict: `embviz ledger --derive`",
-                file=sys.stderr,
-            )
-    if arguments.json:
-        records = [ledger.as_record(item) for item in items]
-        print(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False))
-    elif len(items) == 1:
-        (item,) = items
-        print(_verdict_line(item))
-        print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
-        _print_rows(ledger.measurement_texts(item))
-        for amendment in item.claim.amended:
-            was = ledger.tagged(amendment.was, amendment.was_smaller_scale)
-            print(f"\n  amended {amendment.date}, {was} before: {amendment.reason}")
-    else:
-        _print_rows(ledger.summary(items))
-    return 0
-
-
-def _verdict_line(item: Entry) -> str:
-    from embviz import ledger
-
-    details = ", ".join(
-        filter(None, [item.agree and f"{item.agree} agree", item.scale and f"scale {item.scale}"])
-    )
-    return f"{item.claim.id}: {ledger.tagged(item.verdict, item.smaller_scale)}" + (
-        details and f"; {details}"
-    )
-
-
-def open_lab(arguments: argparse.Namespace) -> int:
-    """``embviz lab``: open JupyterLab on copies of the chapters; it ends with this process."""
-    from pathlib import Path
-
-    from embviz.imports import require
-    from embviz.project import copy_chapters, find_project
-    from embviz.project.folder import PROJECT_VARIABLE
-
-    require("book", "jupyterlab", purpose="embviz lab")
-    project = find_project()
-    if not project.book.is_dir():
-        raise FileNotFoundError(f"the project has no folder {project.book} for chapters")
-    folder = project.book
-    if not arguments.in_place:
-        folder = Path(arguments.folder or Path.home() / "embviz" / project.root.name)
-        copies = copy_chapters(project.book, folder)
-        print(f"chapters: {folder}, {len(copies.written)} copied now; the book's own stay as they are")
-        for name in copies.kept:
-            print(f"  {name} has changed in the book, your edited copy stays: delete it to get the new one")
-    command = [sys.executable, "-m", "jupyterlab", str(folder), *LAB_OPTIONS, *arguments.rest]
-    root = str(project.root.resolve())  # the copies read its results and its ledger
-    environment = os.environ | {
-        PROJECT_VARIABLE: root,
-        "EMBVIZ_COMPUTE": "1",
-    }  # chapters compute what pages store
-    sys.stdout.flush()
-    if sys.platform == "win32":  # no process can become another there
-        return subprocess.call(command, env=environment)
-    return os.execve(sys.executable, command, environment)
 
 
 def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failures: set[str]) -> int:

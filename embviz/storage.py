@@ -3,14 +3,11 @@
 ==================  ====================================  =========================================
 what                named by                              default
 ==================  ====================================  =========================================
-claims              ``EMBVIZ_PROJECT``                    ``data/claims`` of the nearest project
-stored results      ``EMBVIZ_RESULTS_DIR``                ``data/results`` of the project
-ledger              ``EMBVIZ_RESULTS_DIR``                ``data/ledger.json`` of the project
 downloads, caches   ``EMBVIZ_CACHE_DIR``                  the user's cache folder
 local mirror        ``EMBVIZ_DATA_DIR``                   none
 ==================  ====================================  =========================================
 
-The registry of data sets comes with the package; a project may add a ``data/registry.toml`` of its own.
+The registry of data sets comes with the package.
 """
 
 from __future__ import annotations
@@ -28,8 +25,6 @@ from pathlib import Path
 import platformdirs
 import psutil
 
-from embviz.project.folder import NoProjectError, find_project
-
 NO_HOME = Path("/no-home-folder/embviz")  # of a user without one: nothing is there, nothing can be written
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<place>[0-9a-f]{4})[0-9a-f]{4}(\.[^.]+)?")
 
@@ -38,50 +33,11 @@ class BusyRunError(ValueError):
     """A run on disk that another process, or another part of this one, is writing."""
 
 
-def registry_files() -> list[Path]:
-    """The package's registry of data sets, and after it the project's own where there is one."""
+def registry_file() -> Path:
+    """The registry of data sets: in a checkout, or as it is installed."""
     package = Path(__file__).resolve().parent
     ours = (package / "data" / "registry.toml", package.parent / "data" / "registry.toml")
-    files = [next((file for file in ours if file.is_file()), ours[0])]  # installed, or in a checkout
-    with contextlib.suppress(NoProjectError):
-        own = find_project().registry
-        files += [own] if own.is_file() and own not in files else []
-    return files
-
-
-def claims_folder() -> Path:
-    """Folder of the claims of the project that one works in.
-
-    Raises
-    ------
-    NoProjectError
-        If there is no project (see :func:`embviz.project.find_project`).
-    """
-    return find_project().claims
-
-
-def results_folder() -> Path:
-    """Folder of stored results: ``EMBVIZ_RESULTS_DIR``, or ``data/results`` of the project.
-
-    Raises
-    ------
-    NoProjectError
-        If the variable is unset and there is no project: results never go into an installation.
-    """
-    named = os.environ.get("EMBVIZ_RESULTS_DIR")
-    return Path(named).expanduser() if named else find_project().results
-
-
-def ledger_path() -> Path:
-    """File of the ledger: ``ledger.json`` in ``EMBVIZ_RESULTS_DIR``, or in ``data`` of the project.
-
-    Raises
-    ------
-    NoProjectError
-        As of :func:`results_folder`.
-    """
-    named = os.environ.get("EMBVIZ_RESULTS_DIR")
-    return Path(named).expanduser() / "ledger.json" if named else find_project().ledger
+    return next((file for file in ours if file.is_file()), ours[0])
 
 
 def cache_folder() -> Path:

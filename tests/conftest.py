@@ -47,6 +47,6 @@ def one_thread():
 @pytest.fixture(scope="session")
 def stored_ledger():
     """Every claim, as the ledger file has it."""
-    from embviz import ledger
+    from book import ledger
 
     return ledger.entries()

@@ -17,7 +17,7 @@ def made(monkeypatch, tmp_path):
     """A registry of two made data sets, one of them at hand."""
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
-    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry.toml"])
+    monkeypatch.setattr(storage, "registry_file", lambda: tmp_path / "registry.toml")
     rose = toml_entry("rose", whole(stored("rose.txt", TEXT), text=TEXT))
     lost = toml_entry("lost", whole(stored("lost.txt", TEXT), text=TEXT))
     (tmp_path / "registry.toml").write_text(rose + lost)
@@ -80,7 +80,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
         ("inspect m --map -3", "'-3' is neither a number from 0 on nor `all`"),
         ("inspect no_model --text no_text", "no_text"),
         ("run all --jobs -4", "'-4' is no whole number from 1 on"),
-        ("run reflections.pmi_random --minutes 5", "--minutes is gone: stop `embviz run`"),
+        ("run reflections.pmi_random --minutes 5", "--minutes is gone: stop `python -m book run`"),
         ("run reflections.lemma9", "reflections.lemma1"),
         ("run reflections.lemma1 --preset huge", "quick, laptop, paper"),
         ("ledger --project loop", "is not a project"),
@@ -165,7 +165,7 @@ def test_a_library_that_an_experiment_misses_is_named_with_its_extra(made, monke
     def miss():
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr(storage, "registry_files", miss)
+    monkeypatch.setattr(storage, "registry_file", miss)
     assert cli.main(["data", "list"]) == 1
     assert capsys.readouterr().err == f"embviz: No module named {end}"
 

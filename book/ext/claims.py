@@ -8,8 +8,8 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from book import view
+from book.ledger.places import ledger_path
 from book.view.ledger_cells import fill, shows_ledger
-from embviz.storage import ledger_path
 
 CODE = sorted(Path(view.__file__).parent.glob("*.py"))
 

@@ -5,7 +5,7 @@ import sys
 from book.front.glove import map_cells
 from book.front.training import pair_cells, training_cells
 from book.front.vectors import layout_cells, vector_cells
-from embviz.ledger.cells import run
+from book.ledger.cells import run
 
 if __name__ == "__main__":
     preset = sys.argv[1] if len(sys.argv) > 1 else "quick"

@@ -10,8 +10,8 @@ import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
+from book.ledger.cells import Cell, experiment
 from embviz.corpora.registry import data_set
-from embviz.ledger.cells import Cell, experiment
 from embviz.neighbors import Neighbors, find_neighbors, lay_out_neighbors, unit_rows
 from embviz.words.wordvectors import WordVectors
 

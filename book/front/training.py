@@ -15,9 +15,9 @@ import pandas as pd
 
 from book.front import vectors as front
 from book.front.vectors import FrontVectors
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.studies import largest_stored
 from embviz.corpora.corpus import Corpus
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.studies import largest_stored
 from embviz.words.cooccurrence import count_pairs
 from embviz.words.skipgram import SGNSConfig, State, train_sgns
 

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import orthogonal_procrustes
 
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.studies import largest_stored
 from embviz.corpora import corpus as corpora
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.studies import largest_stored
 from embviz.trajectories.traces import Layout, lay_out
 from embviz.words.skipgram import SGNSConfig, SGNSSchedule, train_sgns
 from embviz.words.spectra import shuffle_tokens

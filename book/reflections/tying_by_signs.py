@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
+from book.ledger import published
+from book.ledger.cells import Cell, load, missing, table_of
 from book.reflections.experiments import spectrum, vectors
 from embviz.corpora.registry import DataMissingError
-from embviz.ledger import published
-from embviz.ledger.cells import Cell, load, missing, table_of
 from embviz.view import plot_curves, theme
 from embviz.view.charts import Data
 

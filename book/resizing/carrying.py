@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.ledger.cells import missing, table_of
 from book.resizing import story
 from book.resizing.experiments import bases, fresh, porting, recovery, widths
 from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
-from embviz.ledger.cells import missing, table_of
 from embviz.models.decoder import Decoder
 
 GAINS = {"dropped": "dropped", "projected": "as a vector", "dense": "as a matrix"}

@@ -7,9 +7,9 @@ import functools
 import numpy as np
 import pandas as pd
 
+from book.ledger.cells import table_of
 from book.resizing.experiments import growing
 from book.resizing.experiments.growing import FRESH, ORTHOGONAL, SCRATCH, ZEROS, How
-from embviz.ledger.cells import table_of
 
 NARROW = "narrow, before"
 WAYS: dict[How, str] = {

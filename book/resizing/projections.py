@@ -9,11 +9,11 @@ import functools
 
 import pandas as pd
 
+from book.ledger.cells import table_of
 from book.resizing import story
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import Vectors
 from embviz import projections
-from embviz.ledger.cells import table_of
 
 NAMES = {
     "gaussian": "Gaussian",

@@ -10,10 +10,10 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from book.ledger.cells import table_of
 from book.resizing import story
 from book.resizing.experiments import bases, quantized
 from book.resizing.experiments.quantized import FLOAT, NONE, PERMUTATION, ROTATION, Treatment
-from embviz.ledger.cells import table_of
 from embviz.models.decoder import Decoder
 
 TREATED: Mapping[Treatment, str] = {

@@ -11,11 +11,11 @@ import altair as alt
 import pandas as pd
 import torch
 
+from book.ledger.cells import table_of
 from book.resizing import story
 from book.resizing.experiments import bases, fresh, recovery
 from book.resizing.experiments import widths as width_law
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
-from embviz.ledger.cells import table_of
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 from embviz.view.charts import Data

@@ -6,10 +6,10 @@ import functools
 
 import pandas as pd
 
+from book.ledger.cells import Cell, read
 from book.tying.experiments import exor
 from book.tying.experiments.exor_runs import EXorRun, load_model
 from book.tying.models.encoders import Encoder
-from embviz.ledger.cells import Cell, read
 
 # The model of section 5 and those of appendix C: first seeds, and those that were not looked at before.
 MODELS: dict[str, tuple[EXorRun, ...]] = {
@@ -53,7 +53,7 @@ def curves(model: str) -> pd.DataFrame:
     cells = stored_cells(model)
     if not cells:
         raise ValueError(
-            f"no run of the {model} is stored: `embviz run tying.lstm --preset quick`, or larger"
+            f"no run of the {model} is stored: `python -m book run tying.lstm --preset quick`, or larger"
         )
     return pd.concat([exor.curves(cell.config, "paper") for cell in cells], ignore_index=True)  # as they are
 

@@ -11,11 +11,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from book.ledger.cells import read
+from book.ledger.claims import PRESETS
+from book.ledger.studies import largest_stored
 from book.tying.experiments import exor, spellings
 from book.tying.languages.exor import ONE_B, SYMBOLS
-from embviz.ledger.cells import read
-from embviz.ledger.claims import PRESETS
-from embviz.ledger.studies import largest_stored
 from embviz.view import charts, panels, plot_curves, theme
 from embviz.view.player import HISTORY
 
@@ -36,7 +36,9 @@ def stored_preset(task: str = "both pairs") -> str:
     preset = largest_stored(lambda preset: [exor.cell_of(TASKS[task], preset)], PRESETS)
     if preset is None:
         claim = dict(zip(TASKS, ("tied", "dh_holds", "dh_fails"), strict=True))[task]
-        raise ValueError(f"no run with {task} is stored: `embviz run tying.{claim} --preset quick` does it")
+        raise ValueError(
+            f"no run with {task} is stored: `python -m book run tying.{claim} --preset quick` does it"
+        )
     return preset
 
 

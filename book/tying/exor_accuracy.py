@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.ledger.cells import Cell, read
 from book.tying import exor as chapter
 from book.tying.experiments import exor
 from book.tying.experiments.exor_runs import READINGS, load_model, prepare
 from book.tying.languages.exor import MASK, SYMBOLS, EXor
-from embviz.ledger.cells import Cell, read
 
 READING_SEEDS = 5  # as many as the paper has; the main task was run with more
 

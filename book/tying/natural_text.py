@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from book.ledger.cells import missing, read
+from book.ledger.studies import find_study
 from book.tying.experiments import natural
 from book.tying.experiments.natural import NaturalRun
-from embviz.ledger.cells import missing, read
-from embviz.ledger.studies import find_study
 
 # The matrices of the stored runs, and what a run calls them.
 MATRICES = {"untied input": "input", "untied output": "output", "tied": "tied"}
@@ -24,7 +24,7 @@ def preset() -> str:
     """The largest preset that is stored; ValueError, with the command that stores one, if none is."""
     found = find_study("tying.natural").largest_stored()
     if found is None:
-        raise ValueError("no natural text is stored: run `embviz run tying.natural --preset quick`")
+        raise ValueError("no natural text is stored: run `python -m book run tying.natural --preset quick`")
     return found
 
 

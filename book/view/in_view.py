@@ -2,7 +2,7 @@
 
 A cell defines its computation as a function and hands it to :func:`in_view`, or to :func:`grid_in_view` for
 the grid of an explorer. Pages and `make test` show the stored table: they are the same on every machine
-and cost nothing. With the variable ``EMBVIZ_COMPUTE=1``, which ``embviz lab`` and ``make test-all``
+and cost nothing. With the variable ``EMBVIZ_COMPUTE=1``, which ``python -m book lab`` and ``make test-all``
 set, the function is called, and its result compared with what is stored within the tolerance that the call
 states. ``EMBVIZ_COMPUTE=store`` (``python book/execute.py --compute``) stores what is computed.
 """
@@ -21,7 +21,7 @@ import pandas as pd
 from IPython.display import display
 from IPython.utils.capture import capture_output
 
-from embviz.ledger.cells import Cell, Experiment, compute, read
+from book.ledger.cells import Cell, Experiment, compute, read
 from embviz.view.explorers import GRIDS, combinations, label_controls
 
 COMPUTE, STORE = "EMBVIZ_COMPUTE", "store"
@@ -241,7 +241,7 @@ def _shown(name: str, function: Callable[[], pd.DataFrame], comparison: Comparis
     stored = read(cell)[0]
     if mode in ("", "0", STORE):
         if not page:
-            print(f"{name} is a stored result; with {COMPUTE}=1, as in `embviz lab`, this cell computes it.")
+            print(f"{name} is a stored result; with {COMPUTE}=1, as in `make lab`, this cell computes it.")
         return stored
     computed = function().reset_index(drop=True)
     found = list(comparison.differences(computed, stored))

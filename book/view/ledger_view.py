@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from book.view.sentences import MOST_DIGITS, digits_for, interval
-from embviz import ledger
-from embviz.ledger.claims import IMPLIED, Amendment, Claim, Superseded
-from embviz.ledger.judging import TEXTS_DISAGREE, Entry, Row
-from embviz.ledger.verdicts import (
+from book import ledger
+from book.ledger.claims import IMPLIED, Amendment, Claim, Superseded
+from book.ledger.judging import TEXTS_DISAGREE, Entry, Row
+from book.ledger.verdicts import (
     NOT_TESTED,
     SMALLER_SCALE,
     tagged,
 )
+from book.view.sentences import MOST_DIGITS, digits_for, interval
 from embviz.view import theme
 from embviz.view.typesetting import number
 
@@ -56,7 +56,7 @@ ROW_SEPARATOR = ": "  # no claim's id has it
 
 
 def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
-    """Rows of :func:`embviz.ledger.table` that decide, with texts, links and places in the range."""
+    """Rows of :func:`book.ledger.table` that decide, with texts, links and places in the range."""
     judged = table[table["accept_low"].notna() & ~table["replaced"]].copy()
     for column in ("measured", "low", "high", "published", "control"):
         places = [
@@ -87,7 +87,7 @@ def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
     Parameters
     ----------
     table : DataFrame
-        From :func:`embviz.ledger.table`.
+        From :func:`book.ledger.table`.
     root : str
         From the page to the book's root, such as ``../`` in a chapter.
     """
@@ -268,7 +268,7 @@ def _details_html(item: Entry) -> str:
         f"<p>Reported, not judged:</p>{_measurements_html(others, _columns(claim))}" if others else "",
         f"<p>Setting: {text_html(claim.setting)}. Control: {text_html(claim.control)}.{scale}{where}</p>",
         "".join(_amendment_html(claim, one) for one in claim.amended),
-        f"<p>Measured again by <code>embviz run {claim.id} --preset {item.scale or 'quick'}</code>. "
+        f"<p>Measured again by <code>python -m book run {claim.id} --preset {item.scale or 'quick'}</code>. "
         f"<a href='{_chapter_address(claim)}'>In its chapter</a></p>",
     ]
     return "".join(parts)

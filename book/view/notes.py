@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from embviz.ledger.studies import find_study
+from book.ledger.studies import find_study
 
 CORPORA = {"embedded": "Bundled documentation", "tinystories_5mb": "TinyStories"}
 

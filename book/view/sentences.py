@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from embviz import ledger
-from embviz.ledger.findings import Finding, over_seeds
+from book import ledger
+from book.ledger.findings import Finding, over_seeds
 from embviz.view.typesetting import number
 
 NOT_MEASURED = "not measured"

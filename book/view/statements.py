@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from book import ledger
+from book.ledger.verdicts import tagged
 from book.view.ledger_view import ledger_address
 from book.view.sentences import Quotation, say
-from embviz import ledger
-from embviz.ledger.verdicts import tagged
 from embviz.view import theme
 
 _CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+?)(?P<scale>, smaller scale)?\]")

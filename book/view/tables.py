@@ -88,7 +88,7 @@ def figures_table(
     statistic : {"mean", "median"}, or mapping of value's column to one of them
         Of columns that a mapping leaves out it is the mean.
     published : mapping of value's column to a mapping of row to number, optional
-        The paper's; with `across`, of (row, kind). See :func:`embviz.ledger.published`.
+        The paper's; with `across`, of (row, kind). See :func:`book.ledger.published`.
     limit : float
         Nobody waited beyond: such values are written ``> limit``. Take the median.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from book import ledger
 from book.view.ledger_view import ClaimsTable
-from embviz import ledger
 
 
 def claims_table(paper: str) -> ClaimsTable:

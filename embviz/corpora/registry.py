@@ -167,32 +167,25 @@ _DATA_SETS = TypeAdapter(tuple[DataSet, ...], config=ConfigDict(extra="forbid", 
 
 
 def load_registry() -> dict[str, DataSet]:
-    """All data sets by name: the package's, then those that the project adds.
+    """All data sets by name.
 
     Raises
     ------
     RegistryError
-        If an entry is not what it should be, naming its field; or if the project gives another data set
-        under a name of the package's.
+        If an entry is not what it should be, naming its field.
     """
-    data_sets: dict[str, DataSet] = {}
-    for file in storage.registry_files():
-        try:
-            entries = tomllib.loads(file.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise RegistryError(f"{file} is not valid TOML: {error}") from error
-        records = [{"name": name, **entry} for name, entry in entries.items()]
-        try:  # as JSON, since a strict reader of Python objects takes no list for a tuple
-            found = _DATA_SETS.validate_json(json.dumps(records))
-        except ValidationError as error:
-            fault = error.errors()[0]
-            place = ", ".join(map(str, (records[int(fault["loc"][0])]["name"], *fault["loc"][1:])))
-            raise RegistryError(f"{file}: {place}: {fault['msg']}") from error
-        for entry in found:
-            if entry.name == EMBEDDED or data_sets.get(entry.name, entry) != entry:
-                raise RegistryError(f"{file}: {entry.name!r} is another data set's name: choose another one")
-            data_sets[entry.name] = entry
-    return data_sets
+    file = storage.registry_file()
+    try:
+        entries = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError(f"{file} is not valid TOML: {error}") from error
+    records = [{"name": name, **entry} for name, entry in entries.items()]
+    try:  # as JSON, since a strict reader of Python objects takes no list for a tuple
+        return {entry.name: entry for entry in _DATA_SETS.validate_json(json.dumps(records))}
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ", ".join(map(str, (records[int(fault["loc"][0])]["name"], *fault["loc"][1:])))
+        raise RegistryError(f"{file}: {place}: {fault['msg']}") from error
 
 
 def data_set(name: str) -> DataSet:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from embviz.project import NoProjectError, find_project
 from embviz.view.main_thread import answer_between_cells
 from embviz.view.pages import MIME, image, save_page
 
@@ -71,16 +71,13 @@ class Picture(anywidget.AnyWidget):
 
 
 def with_image(bundle: dict[str, Any]) -> dict[str, Any]:
-    """Outside a project, with an image for front ends that show neither Vega charts nor widgets."""
-    if in_project():  # JupyterLab and the book draw its chapters, and a converter draws what it stores
+    """Outside a book, with an image for front ends that show neither Vega charts nor widgets."""
+    if in_book():  # JupyterLab and Jupyter Book draw its chapters, and a converter draws what it stores
         return bundle
     return {**bundle, **image(bundle[MIME])}
 
 
-def in_project() -> bool:
-    """Whether the working directory is one of a project of chapters, such as the book."""
-    try:
-        find_project()
-    except NoProjectError:
-        return False
-    return True
+def in_book() -> bool:
+    """Whether the working directory lies in a Jupyter Book: a folder above it has a table of contents."""
+    here = Path.cwd()
+    return any((folder / "_toc.yml").is_file() for folder in (here, here / "book", *here.parents))

@@ -15,7 +15,7 @@ import altair as alt
 
 from embviz.labels import is_control, title
 from embviz.view.pages import MIME, portable
-from embviz.view.pictures import in_project, with_image
+from embviz.view.pictures import in_book, with_image
 
 # SVG and canvas both resolve this to the page's text colour, so that charts follow light and dark.
 INK = "currentColor"
@@ -297,5 +297,5 @@ def mime_bundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 alt.renderers.register("embviz", mime_bundle)
-if in_project() or alt.renderers.active in ("", "default"):  # which loads its scripts from the network
+if in_book() or alt.renderers.active in ("", "default"):  # which loads its scripts from the network
     alt.renderers.enable("embviz")

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from embviz.ledger.cells import device  # the same words as in the results' provenance
-from embviz.storage import results_folder, whole_file
+from book.ledger.cells import device  # the same words as in the results' provenance
+from book.ledger.places import results_folder
+from embviz.storage import whole_file
 
 BAR = re.compile(r"at (least|most) ([\d.]+) (times the peer|\S.*)")
 

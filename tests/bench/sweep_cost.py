@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from embviz.ledger import cells, clusters
+from book.ledger import cells, clusters
 from tests.ledger.tiny_sweeps import Tiny, tiny
 
 

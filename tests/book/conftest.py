@@ -40,7 +40,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture
 def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder for what is begun; texts stay where they are."""
-    monkeypatch.setattr("embviz.ledger.cells.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("book.ledger.cells.cache_folder", lambda: tmp_path)
 
 
 @pytest.fixture

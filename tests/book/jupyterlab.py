@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from embviz.cli import LAB_OPTIONS
+from book.__main__ import LAB_OPTIONS
 
 CHECKOUT = Path(__file__).resolve().parents[2]  # whose claims the copied chapters show
 SETTINGS = (
@@ -23,7 +23,7 @@ SETTINGS = (
     "--allow-root",  # containers run tests as root
     "--IdentityProvider.token=",
     "--LabApp.expose_app_in_browser=True",  # gives window.jupyterapp, to run commands
-    *LAB_OPTIONS,  # as `embviz lab` starts it
+    *LAB_OPTIONS,  # as `python -m book lab` starts it
 )
 
 
@@ -49,7 +49,7 @@ def running_lab(folder: Path, state: Path) -> Iterator[str]:
     command += [f"--ServerApp.root_dir={folder}", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     log = state / "jupyterlab.log"
     with open(log, "w", encoding="utf-8") as sink:
-        environment = {**os.environ, **folders, "EMBVIZ_PROJECT": str(CHECKOUT)}
+        environment = {**os.environ, **folders, "PYTHONPATH": str(CHECKOUT)}
         server = subprocess.Popen(command, env=environment, stdout=sink, stderr=subprocess.STDOUT)
     address = f"http://127.0.0.1:{port}/"
     try:

@@ -17,8 +17,8 @@ import yaml
 from docutils import nodes
 from sphinx.util import logging
 
+from book import ledger
 from book.view.ledger_cells import evaluate, fill, shows_ledger
-from embviz import ledger
 from tests.book.conftest import BOOK
 from tests.book.scripts import load_script
 

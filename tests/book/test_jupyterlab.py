@@ -9,11 +9,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from embviz.project import copy_chapters
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, Page
 
 from book.view.ledger_cells import evaluate
-from embviz.project import copy_chapters
 from embviz.view.pages import MIME
 from tests.book.browser import Watch, tab
 from tests.book.conftest import BOOK
@@ -97,7 +97,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     mine.cells.insert(0, nbformat.v4.new_markdown_cell(SOLUTIONS))
     nbformat.write(mine, book / "chapter.ipynb")
     shutil.copy(BOOK / "references.bib", book)
-    copy_chapters(book, folder)  # as `embviz lab` does
+    copy_chapters(book, folder)  # as `python -m book lab` does
     with running_lab(folder, state) as address:
         yield address, folder
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, Page
 
-from embviz import ledger
+from book import ledger
 from tests.book.browser import DESKTOP, Watch, settle, tab
 from tests.book.conftest import BOOK
 

@@ -28,12 +28,12 @@ import pytest
 
 from book.front import training, vectors
 from book.geometry.experiments import crossed, films, trajectory_drawings, trajectory_recordings
+from book.ledger import cells
+from book.ledger.cells import Cell, table_of
 from book.reflections.experiments import language, spectrum
 from book.reflections.experiments import vectors as reflections
 from book.resizing.experiments import recovery
 from book.tying.experiments import natural_words, parity
-from embviz.ledger import cells
-from embviz.ledger.cells import Cell, table_of
 
 FILE = Path(__file__).with_name("quick.json")
 STORED = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}

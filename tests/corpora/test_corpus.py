@@ -49,7 +49,7 @@ def folders(monkeypatch, tmp_path):
     """Empty cache and mirror; returns a function that registers a made corpus in the mirror."""
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EMBVIZ_DATA_DIR", str(tmp_path / "mirror"))
-    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry.toml"])
+    monkeypatch.setattr(storage, "registry_file", lambda: tmp_path / "registry.toml")
     entries = []
 
     def register(name, *contents, parts=("all",), **fields):
@@ -203,7 +203,7 @@ def test_a_cached_corpus_is_not_used_when_its_data_file_is_wrong(folders):
 
 
 def _load_rose(folder, queue):
-    corpora.storage.registry_files = lambda: [folder / "registry.toml"]
+    corpora.storage.registry_file = lambda: folder / "registry.toml"
     queue.put(corpora.load_corpus("rose").ids.tolist())
 
 

@@ -85,7 +85,7 @@ def shop(monkeypatch, tmp_path):
     rose = toml_entry("rose", ROSE, kind="model", form="gguf") + shop.packages("rose")
     bound = toml_entry("bound", TERMS, ROSE, kind="model", form="gguf", terms="terms")
     (tmp_path / "registry.toml").write_text(rose + bound + shop.packages("bound"))
-    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry.toml"])
+    monkeypatch.setattr(storage, "registry_file", lambda: tmp_path / "registry.toml")
     return shop
 
 

@@ -21,7 +21,7 @@ def folders(monkeypatch, tmp_path):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EMBVIZ_DATA_DIR", str(tmp_path / "mirror"))
-    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry" / "registry.toml"])
+    monkeypatch.setattr(storage, "registry_file", lambda: tmp_path / "registry" / "registry.toml")
 
     def register(*entries):
         (tmp_path / "registry" / "registry.toml").write_text("\n".join(entries))
@@ -80,7 +80,7 @@ def test_the_registry_tells_what_a_reader_must_know():
     entries = registry.load_registry()
     assert "NOT text8" in entries["enwiki2018"].title
     assert "NOT BookCorpus" in entries["novels"].title
-    readme = storage.registry_files()[0].with_name("README.md").read_text()
+    readme = storage.registry_file().with_name("README.md").read_text()
     assert not [name for name in entries if f"`{name}`" not in readme]
     for entry in entries.values():
         for address in (form.address for file in entry.files for form in file.forms if form.address):
@@ -299,16 +299,3 @@ def test_the_tables_tell_what_is_at_hand_verified_absent_and_wrong(folders):
     verified = registry.verify_data().set_index("name")["state"].to_dict()
     assert verified == {"good": "verified", "bad": "wrong", "none": "absent"}
     assert len(registry.verify_data(["good"])) == 1
-
-
-def test_a_project_adds_data_sets_and_redefines_none(monkeypatch, tmp_path):
-    package, own = tmp_path / "package.toml", tmp_path / "own.toml"
-    monkeypatch.setattr(storage, "registry_files", lambda: [package, own])
-    rose = toml_entry("rose", whole(stored("rose.txt", TEXT), text=TEXT))
-    package.write_text(rose)
-    own.write_text(rose + toml_entry("lily", whole(stored("lily.txt", TEXT), text=TEXT)))
-    assert list(registry.load_registry()) == ["rose", "lily"]
-    for name in ("rose", "embedded"):
-        own.write_text(toml_entry(name, whole(stored("other.txt", TEXT.upper()), text=TEXT.upper())))
-        with pytest.raises(registry.RegistryError, match=f"own.toml: '{name}' is another data set's name"):
-            registry.load_registry()

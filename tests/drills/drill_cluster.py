@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from embviz.ledger import cells, clusters
+from book.ledger import cells, clusters
 from tests.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
 
 distributed = pytest.importorskip("distributed", reason="dask is an extra")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from book import execute
-from embviz.ledger import cells
+from book.ledger import cells
 from embviz.runs import Run, read_run
 from tests.ledger.test_cells import Squares
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from embviz.ledger import cells
+from book.ledger import cells
 from tests.ledger.conftest import results
 from tests.ledger.test_cells import Squares, squares
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from book.ledger import findings
 from embviz import view
-from embviz.ledger import findings
 from embviz.view import bars, charts, curves, heat_maps, histograms, multiples, paths, scatters, strips, theme
 from tests import drawing
 from tests.drawing import compiled

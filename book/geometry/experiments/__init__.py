@@ -24,7 +24,7 @@ from book.geometry.experiments import (
     transplant,
     variants,
 )
-from embviz.ledger.cells import Cell
+from book.ledger.cells import Cell
 
 
 def _grokking_readings(preset: str) -> list[Cell]:

@@ -20,9 +20,9 @@ from book.geometry.experiments.language_models import (
     of_seeds,
     stories,
 )
-from embviz.ledger.cells import Cell
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
+from book.ledger.cells import Cell
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 
 
 def _residue_preset(preset: str) -> str:

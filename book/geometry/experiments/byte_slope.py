@@ -18,9 +18,9 @@ from book.geometry.experiments.hammer_language import (
     mean_gradients,
     train_and_visit,
 )
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 from embviz.training.fourier import power_spectrum
 
 

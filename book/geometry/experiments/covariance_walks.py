@@ -13,10 +13,10 @@ import torch
 
 from book.geometry.experiments.steering_language import Setting
 from book.language import TextConfig, draw_batch, load_streams, next_token_losses
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Part
 from book.transformer import Transformer
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Part
 from embviz.trajectories.autoencoders import Autoencoder
 from embviz.trajectories.nulls import through_nulls
 from embviz.trajectories.phases import Clustering

@@ -13,9 +13,9 @@ import pandas as pd
 
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Setting, grok, grokking, tabulated
 from book.geometry.experiments.steering import BASE, GROKKED, LIMITS, NEAR, at_preset, times
-from embviz.ledger.cells import Cell, Experiment, experiment
-from embviz.ledger.findings import Finding, extreme, over_seeds, resampled
-from embviz.ledger.studies import Study
+from book.ledger.cells import Cell, Experiment, experiment
+from book.ledger.findings import Finding, extreme, over_seeds, resampled
+from book.ledger.studies import Study
 
 BATCHES = (64, 128, 256, 512, 0)  # pairs; 0: all of them
 STARTS = {

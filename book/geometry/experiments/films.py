@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from book.geometry.experiments.grokking import Frame, GrokkingRun, Members, Setting, circle
-from embviz.ledger.cells import Cell, experiment, read
+from book.ledger.cells import Cell, experiment, read
 from embviz.training.fourier import power_spectrum
 
 N_CIRCLES = 3

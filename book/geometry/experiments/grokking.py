@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from book.geometry.experiments.pairs import read_pairs
 from book.geometry.grokfast import amplify_slow_gradients
 from book.geometry.modular import ModularArithmetic, Operation
+from book.ledger.cells import experiment
 from book.projected import Adaptive, GradientProjection, Prescribed, RandomSubspace, Shuffled, stretched
 from book.transformer import (
     Activation,
@@ -29,7 +30,6 @@ from book.transformer import (
     Transformer,
     TransformerConfig,
 )
-from embviz.ledger.cells import experiment
 from embviz.training.fourier import power_spectrum
 from embviz.training.loop import AdamW, keep_freed_memory
 

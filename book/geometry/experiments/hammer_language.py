@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from book.geometry.experiments.steering_language import Setting
 from book.language import Stream, Streams, TextConfig, load_streams, next_token_losses, train_language_model
+from book.ledger import findings, studies
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.transformer import Transformer
 from embviz.imports import require
-from embviz.ledger import findings, studies
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.training.fourier import sound
 from embviz.training.loop import Snapshot
 

@@ -13,9 +13,9 @@ from scipy import stats
 
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members
 from book.geometry.experiments.steering import BASE, SEEDS, at_preset
-from embviz.ledger.cells import Cell, experiment, missing, read
-from embviz.ledger.findings import Finding, over_seeds, resampled
-from embviz.ledger.studies import Study
+from book.ledger.cells import Cell, experiment, missing, read
+from book.ledger.findings import Finding, over_seeds, resampled
+from book.ledger.studies import Study
 from embviz.training.fourier import power_spectrum, sound
 
 TOP = 5  # strongest modes that are compared

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
 from book.language import LanguageTraining, Streams, TextConfig, load_streams, train_language_model
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, missing, read, table_of, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study, largest_stored
 from book.transformer import Attending, Attention, Transformer, TransformerConfig, n_parameters
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, missing, read, table_of, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study, largest_stored
 from embviz.training.loop import Snapshot
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from book.geometry.experiments.language_models import (
     stories,
 )
 from book.language import load_streams
+from book.ledger.cells import Cell, experiment, missing, table_of, training_run
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Part
 from book.transformer import Positions, Start, TransformerConfig
-from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Part
 
 
 @dataclass(frozen=True)

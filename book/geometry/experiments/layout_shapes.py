@@ -16,10 +16,10 @@ import pandas as pd
 from book.geometry.experiments import trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA
 from book.geometry.experiments.trajectory_recordings import EMBEDDING, PARAMETERS, TrajectoryRun
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, missing, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, missing, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Part
 from embviz.metrics import procrustes_disparity
 from embviz.trajectories.traces import Layout, lay_out
 

@@ -30,9 +30,9 @@ from book.geometry.experiments.steering_language import (
     steering_language,
     texts_and_setting,
 )
-from embviz.ledger.cells import Cell
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Part, Study
+from book.ledger.cells import Cell
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Part, Study
 
 FIGURES: Mapping[str, str] = {  # of variants, all of the positions
     "positions_near_nyquist": NEAR_NYQUIST,

@@ -23,10 +23,10 @@ from book.geometry.experiments.steering import (
     speedups,
     times,
 )
+from book.ledger.cells import Cell, missing
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 from book.transformer import TransformerConfig
-from embviz.ledger.cells import Cell, missing
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from book.language import (
     next_token_losses,
     train_language_model,
 )
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 from book.transformer import Attending, Transformer
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
 
 WITH: Attending = "standard"
 WITHOUT: Attending = "no_q"

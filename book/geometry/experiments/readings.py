@@ -13,7 +13,7 @@ import pandas as pd
 
 from book.geometry.experiments.grokking import GrokkingRun, Setting, grokking
 from book.geometry.experiments.steering import BASE, BASE_113, GROKKED, MAIN, NEAR, times
-from embviz.ledger.cells import Cell, missing
+from book.ledger.cells import Cell, missing
 
 N_EPOCHS = 1500
 AS_USED, SMALL_BATCHES = "as used", "batches of 512"

@@ -22,9 +22,9 @@ from book.geometry.experiments.grokking import (
     grokking,
     spectra,
 )
-from embviz.ledger.cells import Cell, missing, read, table_of
-from embviz.ledger.findings import Finding, over_seeds, share
-from embviz.ledger.studies import Study
+from book.ledger.cells import Cell, missing, read, table_of
+from book.ledger.findings import Finding, over_seeds, share
+from book.ledger.studies import Study
 
 GROKKED, STRICT = 0.95, 0.99  # validation accuracies: section 2.3, Table 8
 LIMITS = {"quick": 12, "laptop": 300, "paper": 1500}  # epochs

@@ -26,12 +26,12 @@ from book.language import (
     score_unigrams,
     train_language_model,
 )
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, read, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.projected import Adaptive, GradientProjection, Prescribed, RandomSubspace
 from book.transformer import Start, Transformer, TransformerConfig
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, read, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.training.loop import AdamW
 from embviz.words.cooccurrence import count_pairs, ppmi
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members
 from book.geometry.experiments.steering import BASE, CONTROLS, GROKKED, NEAR, at_preset
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 from book.projected import Prescribed
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
 
 RUNS = {"baseline": BASE, "near_nyquist": NEAR, "subspace": CONTROLS["subspace"]}
 WINDOWS = (PLATEAU, LEARNING, MEMORY) = ("plateau", "learning", "memorized")

@@ -28,7 +28,7 @@ from book.geometry.experiments.trajectory_recordings import (
     recorded,
 )
 from book.geometry.markov import markov_states
-from embviz.ledger.cells import experiment
+from book.ledger.cells import experiment
 from embviz.runs.sketches import ALL
 from embviz.trajectories.autoencoders import encode, held_out_errors
 from embviz.trajectories.nulls import measure, random_walk, shuffled_losses

@@ -25,12 +25,12 @@ from book.geometry.experiments.trajectory_recordings import (
     STORIES,
     TrajectoryRun,
 )
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from book.ledger import findings
+from book.ledger.cells import Cell
+from book.ledger.findings import Finding
+from book.ledger.places import results_folder
+from book.ledger.studies import Study
 from embviz.metrics import procrustes_disparity
-from embviz.storage import results_folder
 from embviz.trajectories.nulls import share_left
 
 OTHERS = tuple(kind for kind in PARAMETERS if kind != "Q")

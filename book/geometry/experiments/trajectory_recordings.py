@@ -22,8 +22,8 @@ from torch import Tensor
 
 from book.geometry.experiments.steering_language import Setting
 from book.language import Streams, TextConfig, draw_batch, load_streams, next_token_losses, score
+from book.ledger.cells import experiment, sliced_run
 from book.transformer import Transformer, TransformerConfig
-from embviz.ledger.cells import experiment, sliced_run
 from embviz.runs import Run, read_run, select_weights
 from embviz.runs.run import STATES
 from embviz.storage import BusyRunError, cache_folder, whole_file

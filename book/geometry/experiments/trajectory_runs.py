@@ -38,9 +38,9 @@ from book.geometry.experiments.trajectory_recordings import (
     without_pipeline,
 )
 from book.language import TextConfig
-from embviz.ledger import studies
-from embviz.ledger.cells import Cell, read
-from embviz.storage import results_folder
+from book.ledger import studies
+from book.ledger.cells import Cell, read
+from book.ledger.places import results_folder
 from embviz.trajectories.phases import NOISE, Clustering, find_phases
 from embviz.trajectories.traces import lay_out
 
@@ -193,7 +193,7 @@ def code(run: TrajectoryRun, tensor: str, *, path: str = DATA) -> tuple[np.ndarr
     Raises
     ------
     FileNotFoundError
-        If it is not stored: ``embviz.ledger.cells.run(trajectory_runs.code_cells(run))`` computes it.
+        If it is not stored: ``book.ledger.cells.run(trajectory_runs.code_cells(run))`` computes it.
     """
     table = _read(codes_of_tensor.cell(DrawnTensor(run, tensor)))
     own = table[table["path"] == path]

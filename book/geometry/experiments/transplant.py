@@ -16,10 +16,10 @@ import torch
 
 from book.geometry.experiments.grokking import GrokkingRun, Members, Setting
 from book.geometry.experiments.steering import BASE, GROKKED, at_preset
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 from book.transformer import Transformer
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
 from embviz.training.fourier import power_spectrum
 
 GIVEN = (NOTHING, EMBEDDING, ATTENTION, REST) = ("nothing", "embedding", "attention", "MLPs and head")

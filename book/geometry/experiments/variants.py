@@ -23,9 +23,9 @@ from book.geometry.experiments.steering import (
     times,
     variant_times,
 )
-from embviz.ledger.cells import Cell, missing
-from embviz.ledger.findings import Finding, exact, once, over_seeds, resampled, share
-from embviz.ledger.studies import Part, Study
+from book.ledger.cells import Cell, missing
+from book.ledger.findings import Finding, exact, once, over_seeds, resampled, share
+from book.ledger.studies import Part, Study
 
 P = 97
 N_RESAMPLED = 1_000

@@ -21,10 +21,10 @@ from book.kernel.experiments.runs import KernelRun
 from book.kernel.experiments.texts import Slice
 from book.kernel.minigpt import MiniGPTConfig, Start
 from book.kernel.theory import Spectrum
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
+from book.ledger import findings
+from book.ledger.cells import Cell
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 
 TEXTS = (  # see tests: the scan's three nearest
     Slice("enwiki2018", "unk", 100, 10_000, offset=3_795_000),

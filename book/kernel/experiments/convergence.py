@@ -22,11 +22,11 @@ from book.kernel.experiments.orthogonality import diagonal_shares, expected_cosi
 from book.kernel.experiments.runs import KernelRun, Session, embedding, measures, rows_of
 from book.kernel.experiments.texts import load as load_text
 from book.kernel.minigpt import Start
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, missing, table_of, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.words.cooccurrence import count_pairs
 
 STARTS: dict[str, Start] = {"narrow": "small", "wide": "pytorch"}

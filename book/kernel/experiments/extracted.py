@@ -10,11 +10,11 @@ import numpy as np
 from book.kernel import theory
 from book.kernel.experiments import models
 from book.kernel.experiments.models import Trained
+from book.ledger import findings
+from book.ledger.cells import Cell
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 
 LEAST_SCORE = 0.85  # below, the paper calls a model not converged
 N_RANDOM = 50  # Gram matrices, and orders of the vocabulary

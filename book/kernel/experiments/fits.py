@@ -17,11 +17,11 @@ from book.kernel.experiments.extracted import READINGS, off_diagonal
 from book.kernel.experiments.models import Trained
 from book.kernel.experiments.word_vectors import VectorsRun
 from book.kernel.theory import Spectrum
+from book.ledger import findings
+from book.ledger.cells import Cell
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.words.cooccurrence import pmi
 
 PAPER_TABLE_1 = {

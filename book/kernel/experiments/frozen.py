@@ -20,10 +20,10 @@ from book.kernel.experiments.runs import KernelRun, prepare
 from book.kernel.experiments.texts import TextReading
 from book.kernel.experiments.word_vectors import VectorsRun
 from book.kernel.minigpt import BiasedGPTConfig, MiniGPTConfig
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from embviz.words.cooccurrence import pmi
 
 LEARNED, ORTHOGONAL, GAUSSIAN, NARROW, GIVEN, EXCHANGED = KINDS = (

@@ -16,11 +16,11 @@ from book.kernel.experiments import models
 from book.kernel.experiments.fits import cosines
 from book.kernel.experiments.models import STARTS, KernelRun
 from book.kernel.experiments.runs import prepare
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.words.cooccurrence import count_pairs
 
 RATES = (1e-4, 3e-4, 1e-3)

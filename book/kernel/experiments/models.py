@@ -22,9 +22,9 @@ from book.kernel.experiments.runs import KernelRun, embedding, measures, minigpt
 from book.kernel.experiments.texts import Symbols, TextReading
 from book.kernel.minigpt import MiniGPTConfig, Start
 from book.kernel.theory import Spectrum
+from book.ledger import findings
+from book.ledger.cells import Cell, missing, table_of
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, missing, table_of
 
 N_READING_SEEDS = 1  # of a reading that is neither the main one nor one of WORDS
 STARTS: dict[Start, str] = {"pytorch": "N(0, 1)", "small": "N(0, 0.02²)"}

@@ -16,11 +16,11 @@ from book.kernel.experiments.extracted import off_diagonal
 from book.kernel.experiments.fits import cosines
 from book.kernel.experiments.models import Trained
 from book.kernel.experiments.texts import TextReading, load
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.words.cooccurrence import count_pairs
 
 PLAIN = ("train_loss", "weight_norm", "update_norm")  # diagnostics that need no text beside the training's

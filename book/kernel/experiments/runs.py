@@ -20,8 +20,8 @@ from torch import Tensor
 
 from book.kernel.experiments.texts import Text, TextReading, load
 from book.kernel.minigpt import MiniGPTConfig, StackedMiniGPT
+from book.ledger.cells import experiment, training_run
 from book.members import Member
-from embviz.ledger.cells import experiment, training_run
 from embviz.training.loop import AdamW, Metrics, Snapshot, SnapshotWeights, train
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from book.kernel.experiments.runs import KernelRun, Session, embedding, measures
 from book.kernel.experiments.texts import TextReading, load
 from book.kernel.minigpt import MiniGPTConfig, Start
 from book.kernel.theory import Spectrum
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.training.loop import Metrics
 from embviz.words.cooccurrence import count_pairs
 

@@ -19,11 +19,11 @@ from book.kernel.experiments.extracted import N_RESAMPLED
 from book.kernel.experiments.fits import PAIRS_OF_EPS, cosines
 from book.kernel.experiments.texts import Slice, Symbols, cut, words
 from book.kernel.theory import Spectrum
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.words.cooccurrence import count_pairs
 
 SD_IDENTITY, SD_POWER, MUTUAL = 0.0007, 0.0278, 0.247  # section 4.2

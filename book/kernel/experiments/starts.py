@@ -17,11 +17,11 @@ from book.kernel.experiments.runs import KernelRun, Session, prepare
 from book.kernel.experiments.texts import TextReading
 from book.kernel.experiments.word_vectors import VectorsRun, word_vectors
 from book.kernel.minigpt import MiniGPTConfig
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from embviz import kernels
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import factorize_pmi
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from book.kernel.experiments.texts import TextReading, load
-from embviz.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment, table_of
 from embviz.words.skipgram import SGNSConfig, SGNSSchedule, train_sgns
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.reflections import slices
 from book.reflections.experiments import twins
 from book.reflections.lstm import LSTMConfig
 from book.reflections.lstm_training import LanguageModelTraining, language_model_perplexity
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.storage import cache_folder
 
 DROPOUT = {50: 0.2, 200: 0.2, 650: 0.5}  # by embedding dimension, as the paper's reference code does

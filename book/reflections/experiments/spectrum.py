@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from scipy import sparse, stats
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.reflections import nulls
 from embviz import metrics
 from embviz.corpora import corpus as corpora
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.words import spectra
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi, shifted_pmi
 

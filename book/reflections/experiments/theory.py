@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, Experiment, experiment, load
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
+from book.ledger import findings
+from book.ledger.cells import Cell, Experiment, experiment, load
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 
 THRESHOLDS = (1.5, 2.0, 3.0, 5.0)
 ALPHAS = (0.25, 0.5, 1.0)

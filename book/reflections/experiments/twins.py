@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from book.ledger.cells import Cell, experiment, load
 from book.reflections import slices
 from book.reflections.lstm import LSTMConfig, LSTMLanguageModel
-from embviz.ledger.cells import Cell, experiment, load
 
 PLAIN, SAME_START, REFLECTED = "plain", "same_start", "reflected"
 

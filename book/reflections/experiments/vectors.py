@@ -17,13 +17,13 @@ import pandas as pd
 import torch
 from scipy import stats
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.reflections.experiments.scores import TESTS, frequent_items, rows_of, score_halves, score_vectors
 from embviz import metrics
 from embviz.corpora import corpus as corpora
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.words import spectra
 from embviz.words.cooccurrence import count_pairs, pmi, ppmi
 from embviz.words.reports import NEARLY_REAL

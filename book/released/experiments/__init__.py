@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from book.ledger.claims import load_claims
+from book.ledger.studies import Study
 from book.released.experiments import (
     counts,
     hammer,
@@ -14,8 +16,6 @@ from book.released.experiments import (
     tuned,
     vocabulary,
 )
-from embviz.ledger.claims import load_claims
-from embviz.ledger.studies import Study
 
 STUDIES: dict[str, Study] = {
     claim.id: Study(lambda preset: [], lambda preset: {}, needs="no experiment measures it yet")

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import models
 from book.released.experiments import slices
 from embviz import kernels
 from embviz.corpora.corpus import load_text
 from embviz.corpora.tokens import token_texts
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.metrics import circulant_score
 from embviz.words.cooccurrence import count_pairs, pmi
 from embviz.words.wordvectors import WordVectors

@@ -9,12 +9,12 @@ import pandas as pd
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import gemma, models
 from embviz.corpora.corpus import load_text
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.training.fourier import strike
 
 N_PARTS, N_STRINGS, N_TOKENS, N_PERMUTATIONS = 3, 4, 128, 2

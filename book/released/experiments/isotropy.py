@@ -10,6 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.released.experiments import slices
 from book.released.models import (
     GEMMA,
@@ -28,10 +32,6 @@ from embviz.inspection.measures import normal_spectrum
 from embviz.inspection.tables import table_moments
 from embviz.inspection.vocabulary import kinds_table
 from embviz.inspection.weight_files import read_weights
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 
 MODELS = (GEMMA, MINILM, GLOVE)
 NEEDS = "the weights are not on this machine: `embviz data fetch gemma3_270m minilm_l6 glove_6b_100d`"

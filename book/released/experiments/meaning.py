@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import experiment, load
+from book.ledger.findings import Finding
+from book.ledger.studies import Part
 from book.released.experiments.isotropy import MODELS, Model, of_models, study, words_of
 from book.released.experiments.nouns import ANTONYMS, SYNONYMS
 from book.released.experiments.vocabulary import nearest, table_of
@@ -16,10 +20,6 @@ from embviz.corpora.tokens import token_texts
 from embviz.inspection.tables import table_moments
 from embviz.inspection.vocabulary import twin_pairs
 from embviz.inspection.weight_files import read_weights
-from embviz.ledger import findings
-from embviz.ledger.cells import experiment, load
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part
 from embviz.words.wordtests import similarity_cosines
 from embviz.words.wordvectors import WordVectors
 

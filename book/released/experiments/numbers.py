@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy.signal import detrend
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import models
 from book.released.experiments import slices
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.words.groups import probe_groups
 from embviz.words.wordvectors import WordVectors
 

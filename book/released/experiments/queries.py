@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import gemma, models
 from embviz.corpora.corpus import load_text
 from embviz.inspection import patch
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 
 LAYERS = tuple(range(18))  # 5, 11 and 17 attend to all positions
 N_PARTS, N_STRINGS, N_TOKENS = 3, 2, 128

@@ -11,15 +11,15 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import models
 from book.released.experiments import slices
 from embviz import projections
 from embviz.corpora.corpus import load_text
 from embviz.corpora.registry import resolve_path
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.metrics import nearest_neighbors, neighbors_kept
 from embviz.words.wordvectors import WordVectors
 

@@ -13,14 +13,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import gemma, models
 from embviz import projections
 from embviz.corpora.corpus import load_text
 from embviz.inspection import causal_models
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 
 D, SHARES = 640, (0.75, 0.5)
 TEXT, N_PARTS, N_STRINGS, N_TOKENS = "wikitext2", 3, 2, 128

@@ -14,14 +14,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.released import gemma, models
 from book.released.experiments.queries import N_PARTS, N_STRINGS, N_TOKENS, PARTS, TEXT
 from embviz.corpora.corpus import load_text
 from embviz.inspection import causal_models
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 
 LAYER, N_UPDATES, RATE, N_TRAINED = 11, 100, 1e-4, 64
 STEPS = (0, 25, 50, 100)  # updates after which the loss is measured

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load
+from book.ledger.findings import Finding
+from book.ledger.studies import Part
 from book.released.experiments.isotropy import study
 from book.released.experiments.nouns import LANGUAGES, TRANSLATIONS
 from book.released.models import GEMMA, origin, unit, vectors
@@ -15,10 +19,6 @@ from embviz.files.weights import StoredArray
 from embviz.inspection.tables import nearest_rows, table_moments
 from embviz.inspection.vocabulary import undertrained_tokens
 from embviz.inspection.weight_files import read_weights
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part
 from embviz.metrics import neighbors_kept
 from embviz.neighbors import find_neighbors, lay_out_neighbors, neighbors_in_plane
 from embviz.words.wordvectors import WordVectors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from book.ledger.studies import Study
 from book.resizing.experiments import (
     fresh,
     geometry,
@@ -15,7 +16,6 @@ from book.resizing.experiments import (
     throughput,
     widths,
 )
-from embviz.ledger.studies import Study
 
 STUDIES: dict[str, Study] = {
     **geometry.STUDIES,

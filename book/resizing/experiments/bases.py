@@ -28,7 +28,7 @@ from book.language import (
     score,
     train_language_model,
 )
-from embviz.ledger.cells import Cell, experiment, missing, table_of, training_run
+from book.ledger.cells import Cell, experiment, missing, table_of, training_run
 from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.training.loop import AdamW
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import Cell, table_of
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Part, Study
 from book.resizing.experiments import bases, geometry, growing, porting, quantized, recovery, widths
 from book.resizing.experiments.bases import LAYER, MODELS, RMS, ROTARY, with_bases
 from book.resizing.experiments.porting import GAUSSIAN, ROTATION, Port, PortedLoss, Treatment
 from book.resizing.experiments.recovery import PROJECTION, SCRATCH, RecoveryRun
 from book.resizing.experiments.tuned import PRINTED, TunedRun, run_of, tuned
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, table_of
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Part, Study
 
 Figures = Mapping[str, Finding]
 Cells = Callable[[str], list[Cell]]

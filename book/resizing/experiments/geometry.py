@@ -18,15 +18,15 @@ import pandas as pd
 import torch
 
 from book.language import Streams, TextConfig, draw_batch, load_streams
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from book.resizing.lemma import bound, constant, distortions, smallest_width
 from embviz import projections
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.metrics import kurtosis
 from embviz.projections import FAMILIES, Projection, draw
 

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from book.language import Streams, draw_batch, load_streams, train_language_model
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.models.resizing import Resized

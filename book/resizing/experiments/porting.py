@@ -18,6 +18,9 @@ import torch
 from torch import Tensor
 
 from book.language import Stream
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Study
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import (
     LAYER,
@@ -31,9 +34,6 @@ from book.resizing.experiments.bases import (
     BaseRun,
 )
 from embviz import projections
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Study
 from embviz.models.decoder import Decoder, with_weights
 from embviz.models.resizing import (
     AttentionRule,

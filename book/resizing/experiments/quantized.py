@@ -19,15 +19,15 @@ import pandas as pd
 import torch
 
 from book.language import draw_batch
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.resizing import rounded_weights
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from book.resizing.rounded_weights import Per
 from embviz import projections
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from book.language import TextConfig, draw_batch, next_token_losses
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, read, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, read, table_of
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 from embviz.training.loop import AdamW, train

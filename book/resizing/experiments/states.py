@@ -10,12 +10,12 @@ import pandas as pd
 import torch
 
 from book.language import draw_batch
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.studies import Study
 from book.resizing import angles
 from book.resizing.experiments import bases, recovery
 from book.resizing.experiments.bases import Base
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, RecoveryRun
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 

@@ -16,12 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from book.language import draw_batch, load_streams, next_token_losses
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding, exact, once
+from book.ledger.studies import Study
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from book.transformer import n_parameters
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding, exact, once
-from embviz.ledger.studies import Study
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 from embviz.training.loop import keep_freed_memory

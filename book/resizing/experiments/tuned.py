@@ -15,12 +15,12 @@ import pandas as pd
 import torch
 
 from book.language import draw_batch, next_token_losses
+from book.ledger.cells import experiment
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
 from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.recovery import OTHER_BATCHES, SCORED, RecoveryRun, fine_tune
 from embviz import projections
-from embviz.ledger.cells import experiment
 from embviz.models import resizing
 from embviz.models.decoder import Decoder
 from embviz.training.loop import AdamW

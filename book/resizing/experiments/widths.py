@@ -16,6 +16,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding, over_seeds
+from book.ledger.studies import Part, Study
 from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun, with_bases
@@ -31,9 +34,6 @@ from book.resizing.experiments.recovery import (
 )
 from book.resizing.experiments.tuned import PRINTED
 from embviz import projections
-from embviz.ledger.cells import Cell, experiment, table_of
-from embviz.ledger.findings import Finding, over_seeds
-from embviz.ledger.studies import Part, Study
 from embviz.models import resizing
 from embviz.projections import Projection
 

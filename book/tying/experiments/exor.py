@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load, read
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor
 from book.tying.experiments.parity import ONE_SPELLING, even_cells, even_curves
 from book.tying.experiments.spellings import FAIR, UNFAIR, best_accuracy, sweep_cells
 from book.tying.languages.exor import EXor
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load, read
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 
 CLOSE = 0.2  # relative distance of a pair that counts as close
 SOLVED = 0.1  # loss above the optimum, in nats, at most which a run counts as one that solves the task

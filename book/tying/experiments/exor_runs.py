@@ -15,12 +15,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.ledger.cells import experiment, training_run
 from book.members import Member
 from book.tying.languages import exor as tasks
 from book.tying.languages.exor import MASK, ONE_A, ONE_B, SYMBOLS, ZERO_A, ZERO_B, EXor, EXorStream
 from book.tying.models.encoders import Encoder, EncoderConfig
 from book.tying.models.stacked import StackedEncoder
-from embviz.ledger.cells import experiment, training_run
 from embviz.training.loop import AdamW, train
 
 SYMBOL_SETS = {"both": EXor(), "ones": EXor(p_0a=1.0), "zeros": EXor(p_1a=1.0)}

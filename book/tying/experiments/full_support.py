@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding
 
 EQUIVALENT, OTHER = (0, 1), (2, 3)  # symbols with the same logits; two with different ones
 

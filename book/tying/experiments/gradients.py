@@ -14,15 +14,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, read
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.tying.experiments import natural
 from book.tying.experiments.exor_runs import FreshRun, prepare
 from book.tying.experiments.theorems import jackknifed
 from book.tying.models.masked import MaskedLanguageModel
 from embviz import metrics
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, read
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.training.loop import AdamW, train
 
 N_BITS = 4  # EXor's symbols whose rows are compared

@@ -15,16 +15,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load, missing, read, training_run
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.tying import wordpieces
 from book.tying.experiments.parity import WEAK, even_cells, even_curves
 from book.tying.experiments.spellings import FAIR
 from book.tying.models.masked import MaskedConfig, MaskedLanguageModel
 from embviz import metrics
 from embviz.corpora import corpus as corpora
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load, missing, read, training_run
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.training.loop import AdamW, train
 
 P_MASK = 0.15

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from book.ledger import findings
+from book.ledger.cells import Cell, experiment, load, read
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.tying.experiments import natural
 from book.tying.experiments.natural import NaturalRun, TwinnedText
 from embviz.corpora import corpus as corpora
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, experiment, load, read
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 from embviz.words.wordtests import similarity_test
 from embviz.words.wordvectors import WordVectors
 

@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from book.ledger.cells import Cell, experiment, read
 from book.members import Member
 from book.tying.experiments.exor_runs import used_pairs
 from book.tying.experiments.spellings import FAIR, MATRICES, UNFAIR
@@ -23,7 +24,6 @@ from book.tying.languages.equivalences import even_language, masked_contexts
 from book.tying.languages.exor import SYMBOLS, EXor
 from book.tying.models.encoders import Encoder, EncoderConfig
 from book.tying.models.stacked import StackedEncoder
-from embviz.ledger.cells import Cell, experiment, read
 from embviz.training.loop import AdamW, Schedule, Snapshot, train
 
 N_BITS = 8

@@ -12,10 +12,10 @@ import itertools
 import numpy as np
 import pandas as pd
 
+from book.ledger.cells import Cell, experiment, missing, read
+from book.ledger.claims import PRESETS
 from book.tying.experiments.exor_runs import N_SHOWN, EXorRun, FreshRun, Session, prepare
 from book.tying.languages.exor import SYMBOLS, EXor
-from embviz.ledger.cells import Cell, experiment, missing, read
-from embviz.ledger.claims import PRESETS
 from embviz.training.loop import Snapshot
 
 SHARES = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)  # p(0A | 0)
@@ -114,7 +114,7 @@ def stored_preset() -> str:
             return preset
     raise FileNotFoundError(
         "no sweep over probabilities of 0A is stored: "
-        "run embviz.ledger.run(spellings.sweep_cells('quick')), or 'laptop'"
+        "run book.ledger.run(spellings.sweep_cells('quick')), or 'laptop'"
     )
 
 

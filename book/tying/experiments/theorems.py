@@ -13,6 +13,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from book.ledger import findings
+from book.ledger.cells import Cell, read
+from book.ledger.findings import Finding
+from book.ledger.studies import Part, Study
 from book.tying.experiments import natural
 from book.tying.experiments.exor import (
     FRESH_MAIN,
@@ -27,10 +31,6 @@ from book.tying.experiments.exor import (
 from book.tying.experiments.exor_runs import EXorRun, FreshRun, exor_ends, prepare
 from book.tying.experiments.full_support import support_cells, support_findings
 from embviz import metrics
-from embviz.ledger import findings
-from embviz.ledger.cells import Cell, read
-from embviz.ledger.findings import Finding
-from embviz.ledger.studies import Part, Study
 
 NO_DECAY = dataclasses.replace(MAIN, n_seeds=5, weight_decay=0.0)
 RANK_3 = dataclasses.replace(NO_DECAY, rank=3)

@@ -89,7 +89,7 @@ def made_novels(monkeypatch, tmp_path):
     """A registry with a text and a vocabulary, and an empty cache."""
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("EMBVIZ_DATA_DIR", str(tmp_path / "mirror"))
-    monkeypatch.setattr(storage, "registry_files", lambda: [tmp_path / "registry.toml"])
+    monkeypatch.setattr(storage, "registry_file", lambda: tmp_path / "registry.toml")
     text = f"The glasses.{DOCUMENT_SEPARATOR}A cup, a cup".encode()
     words = "\n".join(VOCABULARY).encode()
     entries = [

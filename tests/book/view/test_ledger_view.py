@@ -5,12 +5,12 @@ import math
 import pytest
 import vl_convert
 
+from book import ledger
+from book.ledger.claims import Amendment, Claim, Measurement, Superseded
+from book.ledger.findings import Finding
+from book.ledger.judging import Entry, conclude, entry_of, judge
+from book.ledger.measuring import Results
 from book.view import ledger_view
-from embviz import ledger
-from embviz.ledger.claims import Amendment, Claim, Measurement, Superseded
-from embviz.ledger.findings import Finding
-from embviz.ledger.judging import Entry, conclude, entry_of, judge
-from embviz.ledger.measuring import Results
 
 
 def entry(*, label="a measurement", says="it is so", control=9.0):
@@ -114,8 +114,8 @@ def test_a_row_names_the_run_at_the_papers_own_scale():
     claim = Claim(*texts, (measurement,), "p.experiments")
     found = Results("laptop", {"f": Finding(0.5, 0.4, 0.6, 3)}, own_corpora=())
     html = ledger_view._details_html(entry_of(claim, found))
-    assert "At the paper&#x27;s scale: <code>embviz run p.c --preset paper</code>." in html
-    assert "Measured again by <code>embviz run p.c --preset laptop</code>" in html
+    assert "At the paper&#x27;s scale: <code>python -m book run p.c --preset paper</code>." in html
+    assert "Measured again by <code>python -m book run p.c --preset laptop</code>" in html
     assert "(smaller scale)" in ledger_view.ClaimLine(entry_of(claim, found))._repr_html_()
 
 

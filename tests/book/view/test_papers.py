@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import yaml
 
+from book import ledger
 from book.view.papers import PAPERS, STAGES, PapersMap, cited
 from book.view.statements import cited_as, moved_sentences
-from embviz import ledger
 from tests.book.conftest import BOOK
 
 TOC = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))["parts"]

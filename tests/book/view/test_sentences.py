@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 
+from book import ledger
 from book.view import quote, say
 from book.view.sentences import Amount, amount
-from embviz import ledger
 from embviz.view import theme
 from tests.book.view.test_ledger_view import entry
 

@@ -2,9 +2,9 @@ import dataclasses
 
 import pytest
 
+from book import ledger
 from book.view import statements
 from book.view.statements import as_judged
-from embviz import ledger
 from tests.book.view.test_ledger_view import entry
 
 SENTENCES = "It is {share} here. The control\ndoes it too [p.c: not specific]. A third."

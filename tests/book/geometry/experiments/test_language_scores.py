@@ -16,9 +16,9 @@ from book.geometry.experiments.language_models import (
     LanguageRun,
     language_models,
 )
+from book.ledger import cells
+from book.ledger.cells import Cell, Experiment
 from book.transformer import Attention, Transformer
-from embviz.ledger import cells
-from embviz.ledger.cells import Cell, Experiment
 
 STEPS = (0, 5, 10)
 SAVED = {NO_Q: 0.05, THIN: 0.02, NO_K: 0.0}  # of the baseline's bits, at the end

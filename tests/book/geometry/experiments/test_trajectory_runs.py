@@ -33,8 +33,8 @@ from book.geometry.experiments.trajectory_recordings import (
     recorded,
 )
 from book.language import TextConfig, draw_batch, load_streams, next_token_losses
+from book.ledger import cells
 from book.transformer import Transformer
-from embviz.ledger import cells
 from embviz.metrics import procrustes_disparity
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering, find_phases

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from book.language import load_streams
+from book.ledger import cells
 from book.resizing import angles
 from book.resizing.experiments import bases, geometry
-from embviz.ledger import cells
 
 
 @pytest.fixture(scope="module")

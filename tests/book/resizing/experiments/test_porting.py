@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from book.language import TextConfig
+from book.ledger import cells
 from book.resizing.experiments import bases, porting
 from book.resizing.experiments.porting import COMPONENTS, GAUSSIAN, PERMUTATION, ROTATION, SIGNED, STUDIES
-from embviz.ledger import cells
 
 EXACT, MOVED = 1e-12, 1e-4  # float64 roundings; an error that none of them makes, after 12 updates
 

@@ -1,0 +1,540 @@
+"""Cells: the independent pieces of an experiment, stored as soon as they are done.
+
+An experiment is a pure function from a small frozen configuration to a tidy table. A cell is one
+configuration of it. Its table lies in one Parquet file whose name derives from the configuration and
+whose schema carries the provenance, so a cell on disk is whole, self-describing, or absent: a killed
+sweep resumes by skipping what is stored.
+
+Layout: ``results_folder()/<paper>/<experiment>/<key>.parquet``, the paper being the part of the
+experiment's name before its first dot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import threadpoolctl
+from tqdm.auto import tqdm
+
+from book.ledger.places import results_folder
+from embviz import __version__
+from embviz.imports import installed
+from embviz.memory import peak_memory
+from embviz.storage import BusyRunError, cache_folder, check_writable, whole_file
+
+if TYPE_CHECKING:
+    from embviz.runs import Run
+
+PROVENANCE_KEY = b"embviz"  # of the schema's metadata
+LIBRARIES = ("numpy", "scipy", "torch", "numba", "pandas", "pyarrow", "scikit-learn")
+ADVICE = "move it away and run the cell again"
+MOST_TABLES = 300  # that are kept while a process runs
+
+_stored_alone: ContextVar[bool] = ContextVar("stored_alone", default=False)
+_storing: ContextVar[str] = ContextVar("storing", default="")  # key of the cell that compute() will keep
+
+
+class DamagedResultError(ValueError):
+    """A stored result that is cut short, altered, or belongs to another cell."""
+
+
+class FailedCellsError(ValueError):
+    """Cells of a sweep that raised, named by their configurations; the others are stored."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A pure function of a frozen configuration, with a name and a version.
+
+    Parameters
+    ----------
+    name : str
+        ``paper.experiment``.
+    version : int
+        Raised whenever a change of the code changes a result: old cells are then no longer found.
+    function : callable
+        Takes the configuration, returns a tidy :class:`pandas.DataFrame`.
+    threads : int
+        Threads a cell uses well: 1 for most; cells of 2 run one after the other on a 2-core machine.
+    """
+
+    name: str
+    version: int
+    function: Callable[[Any], pd.DataFrame]
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if not all(self.name.partition(".")):
+            raise ValueError(f"an experiment is called paper.experiment, not {self.name!r}")
+
+    def cell(self, config: Any) -> Cell:
+        """Return the cell of `config`, a frozen dataclass."""
+        return Cell(self, config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.function.__module__ == "__main__":  # of a notebook or a script, which no worker can import
+            return Experiment, (self.name, self.version, self.function, self.threads)
+        # workers look the experiment up by name: its function, hidden behind the decorator, can't be
+        return _find_experiment, (self.function.__module__, self.function.__qualname__)
+
+
+def _find_experiment(module: str, name: str) -> Experiment:
+    return getattr(importlib.import_module(module), name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One configuration of an experiment."""
+
+    experiment: Experiment
+    config: Any
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits that derive from the experiment, its version and the configuration."""
+        named = {
+            "experiment": self.experiment.name,
+            "version": self.experiment.version,
+            "config": dataclasses.asdict(self.config),
+        }
+        text = json.dumps(named, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def path(self) -> Path:
+        """File that holds, or will hold, the result."""
+        paper, name = self.experiment.name.split(".", 1)
+        return results_folder() / paper / name / f"{self.key}.parquet"
+
+    def stored(self) -> bool:
+        """Whether a result file is there (its content is verified when it is read)."""
+        return self.path.is_file()
+
+
+def experiment(
+    name: str, *, version: int = 1, threads: int = 1
+) -> Callable[[Callable[[Any], pd.DataFrame]], Experiment]:
+    """Decorator that makes an :class:`Experiment` of a function from configuration to tidy table."""
+    return lambda function: Experiment(name, version, function, threads)
+
+
+# --- one cell on disk -------------------------------------------------------------------------------
+
+
+@functools.cache
+def commit() -> str:
+    """The commit that is checked out where the package lies; empty outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that results depend on, as far as they are installed."""
+    found = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def device() -> str:
+    """Processor, number of cores and GPU of this machine, in words."""
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    gpu = None
+    if installed("torch"):
+        import torch
+
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return f"{name}, {os.cpu_count()} cores" + (f"; {gpu}" if gpu else "")
+
+
+def _provenance(cell: Cell, table: pd.DataFrame, seconds: float) -> dict[str, Any]:
+    return {
+        "experiment": cell.experiment.name,
+        "version": cell.experiment.version,
+        "config": dataclasses.asdict(cell.config),
+        "data": table.attrs.get("data", {}),  # corpus name -> checksum, told by the experiment
+        "embviz": __version__,
+        "code": {"commit": commit()},
+        "python": platform.python_version(),
+        "packages": versions(),
+        "device": device(),
+        "wall_seconds": round(seconds, 3),  # of the last slice, if there were several
+        "slices": table.attrs.get("slices", []),
+        "peak_memory_bytes": peak_memory(),
+        "date": _now(),
+    }
+
+
+@contextlib.contextmanager
+def training_run(cell: Cell, data: Mapping[str, str]) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
+    """A run on disk for a cell that trains for long: kept when the block is left early, deleted at its end.
+
+    Within :func:`compute` it is kept until the table is stored: what comes between takes time, and a kill
+    then would lose all of the work.
+
+    Parameters
+    ----------
+    cell : Cell
+    data : mapping from corpus to checksum
+        What the cell reads: a run on other data is refused.
+
+    Yields
+    ------
+    Run
+        In the cache folder, new or left by a slice before.
+    list of dict
+        A slice each, this one last: date, device, torch, and seconds unless it was killed; for the table's
+        ``attrs["slices"]``, from where they go into the cell's provenance.
+    """
+    with sliced_run(_run_folder(cell), {**dataclasses.asdict(cell.config), "data": dict(data)}) as found:
+        yield found
+    if _storing.get() != cell.key:
+        _delete_run(cell)
+
+
+@contextlib.contextmanager
+def sliced_run(
+    folder: Path, config: Any, *, sketch: int | None = None
+) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
+    """A run in `folder`, new or left by a slice before, and its slices as in :func:`training_run`."""
+    import torch
+
+    from embviz.runs import Run
+
+    start = time.perf_counter()
+    with Run.open(folder, config=config, sketch=sketch) as run:
+        file = folder / "slices.json"
+        slices = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+        this: dict[str, Any] = {"date": _now(), "device": device(), "torch": str(torch.__version__)}
+        slices.append(this)
+        _write_json(file, slices)
+        try:
+            yield run, slices
+        finally:
+            this["seconds"] = round(time.perf_counter() - start, 3)
+            if folder.is_dir():  # it may have been moved to where it belongs
+                _write_json(file, slices)
+
+
+def _run_folder(cell: Cell) -> Path:
+    return cache_folder() / "runs" / cell.key
+
+
+def _delete_run(cell: Cell) -> None:
+    """What a cell's training left behind, unless another process is at it."""
+    folder = _run_folder(cell)
+    if any(folder.parent.glob(f"{folder.name}*")):
+        from embviz.runs import delete_run
+
+        delete_run(folder)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def compute(cell: Cell, path: Path | None = None) -> Path:
+    """Run `cell` and store its table and provenance, in `path` or where the cell belongs; return the file.
+
+    Raises
+    ------
+    ValueError
+        If the table holds a NaN or an infinity: a result must be a number or absent.
+    OSError
+        If the result can't be written where it belongs; nothing is computed then.
+    """
+    path = path or cell.path
+    check_writable(path.parent)
+    start, token = time.perf_counter(), _storing.set(cell.key)
+    try:
+        table = cell.experiment.function(cell.config).reset_index(drop=True)
+    finally:
+        _storing.reset(token)
+    seconds = time.perf_counter() - start
+    numbers = table.select_dtypes("number").to_numpy(dtype=float)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
+    provenance = json.dumps(_provenance(cell, table, seconds)).encode()
+    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance})
+    with whole_file(path) as temporary:
+        pq.write_table(arrow, temporary, compression="zstd", compression_level=19, write_page_checksum=True)
+    _delete_run(cell)
+    return path
+
+
+def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Read a stored cell: its table, and its provenance.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the cell is not stored; the message gives the command that computes it.
+    DamagedResultError
+        If the file is cut short or altered, or holds another cell's result. Nothing is deleted.
+    """
+    if not cell.stored():
+        raise FileNotFoundError(
+            f"{cell.path} is not stored: compute it with `python -m book run`, or book.ledger.cells.run"
+        )
+    path, state = cell.path, cell.path.stat()
+    table, provenance = _read_file(path, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_size)
+    expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
+    found = (provenance["experiment"], provenance["version"], provenance["config"])
+    if found != expected:
+        raise DamagedResultError(f"{path} holds the result of {found}, not of {expected}: {ADVICE}")
+    return table.copy(deep=False), provenance  # pandas copies what is written to, and no sooner
+
+
+@functools.lru_cache(maxsize=MOST_TABLES)
+def _read_file(path: Path, *state: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A stored table and its provenance; a file whose `state` has not changed is read once."""
+    try:
+        arrow = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        return arrow.to_pandas(), json.loads(arrow.schema.metadata[PROVENANCE_KEY])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedResultError(f"{path} is cut short or altered ({error}): {ADVICE}") from error
+
+
+def table_of(cell: Cell) -> pd.DataFrame:
+    """A cell's table: as it is stored, or else computed here with its threads, and kept while this runs.
+
+    Raises
+    ------
+    FileNotFoundError
+        Within :func:`stored_alone`, if the cell is not stored.
+    """
+    return read(cell)[0] if cell.stored() or _stored_alone.get() else _computed(cell)
+
+
+@contextlib.contextmanager
+def stored_alone() -> Iterator[None]:
+    """Compute nothing in this block: what judges a claim reads what is stored, and never trains a model."""
+    token = _stored_alone.set(True)
+    try:
+        yield
+    finally:
+        _stored_alone.reset(token)
+
+
+@functools.cache
+def _computed(cell: Cell) -> pd.DataFrame:
+    with _threads(cell.experiment.threads):
+        return cell.experiment.function(cell.config).reset_index(drop=True)
+
+
+@contextlib.contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Within the block libraries use `n` threads: more would give other bits."""
+    with _torch_threads(n), threadpoolctl.threadpool_limits(n):
+        yield
+
+
+@contextlib.contextmanager
+def _torch_threads(n: int) -> Iterator[None]:
+    if not installed("torch"):
+        yield
+        return
+    import torch  # here, even if the cell may not need it: imported within, it would use all cores
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(n)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+# --- many cells -------------------------------------------------------------------------------------
+
+
+def missing(cells: Sequence[Cell]) -> list[Cell]:
+    """The members of `cells` that are not stored, each once, in order."""
+    unique = {cell.path: cell for cell in cells}
+    return [cell for cell in unique.values() if not cell.stored()]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Failure:
+    """What a cell raised; the error itself where it was raised in this process."""
+
+    cell: Cell
+    said: str
+    error: Exception | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Failure, (self.cell, self.said)  # not every error survives the way back
+
+
+def _failure(cell: Cell, error: Exception) -> _Failure:
+    told = "; ".join([str(error), *getattr(error, "__notes__", [])])
+    return _Failure(cell, f"{type(error).__name__}: {told}", error)
+
+
+def _compute_here(cell: Cell, path: Path) -> Path | _Failure | None:
+    """The file written; None if another process has done it, or trains it."""
+    if path.is_file():
+        return None
+    try:
+        with _threads(cell.experiment.threads):
+            return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
+    except BusyRunError:
+        return None
+    except OSError:  # a full disk, data that are not at hand: other cells would fare no better
+        raise
+    except Exception as error:
+        return _failure(cell, error)
+
+
+def _compute_away(cell: Cell) -> bytes | _Failure | None:
+    """What the file holds, from a worker that may share no folder with the caller; None as above."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = _compute_here(cell, Path(folder, cell.path.name))
+        except OSError as error:
+            return _failure(cell, error)
+        return found.read_bytes() if isinstance(found, Path) else found
+
+
+def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
+    """Compute and store whichever of `cells` are missing.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Worker processes of joblib's current backend (loky by default; a dask or ray backend chosen with
+        ``joblib.parallel_config`` spreads over a cluster, whose workers need share no folder with this
+        process: it stores what they send back). None: as many as the backend has cores, fewer for
+        experiments whose cells use several threads.
+    progress : bool
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    list of Path
+        The files written, as they finished.
+
+    Raises
+    ------
+    OSError
+        If results can't be written where they belong; nothing is computed then.
+    FailedCellsError
+        If cells raised: names their configurations. The others were computed and stored before.
+    """
+    todo = missing(cells)
+    for folder in {cell.path.parent for cell in todo}:
+        check_writable(folder)  # before anything is computed for it
+    for cell in cells:
+        if cell.stored():
+            _delete_run(cell)  # a kill came between storing and deleting
+    written: list[Path] = []
+    failures: list[_Failure] = []
+    cores, before = joblib.effective_n_jobs(-1), -1
+    with tqdm(total=len(todo), desc="cells", disable=not progress or not todo) as bar:
+        # a cell that reads another one's model finds it busy while that is trained beside it: once more then
+        while todo and len(written) > before:
+            before = len(written)
+            for threads in sorted({cell.experiment.threads for cell in todo}):
+                group = [cell for cell in todo if cell.experiment.threads == threads]
+                workers = min(len(group), n_jobs or max(1, cores // threads))
+                for found in _compute_all(group, workers, threads):
+                    if isinstance(found, _Failure):
+                        failures.append(found)
+                    elif found is not None:
+                        written.append(found)
+                        bar.update()
+            failed = {failure.cell.path for failure in failures}
+            todo = [cell for cell in missing(todo) if cell.path not in failed]
+    if failures:
+        places = {cell.path: place for place, cell in enumerate(cells)}  # workers end in any order
+        failures.sort(key=lambda failure: places[failure.cell.path])
+        raise FailedCellsError(_told(failures, len(written))) from failures[0].error
+    return written
+
+
+def _told(failures: Sequence[_Failure], n_stored: int) -> str:
+    lines = [f"{each.cell.experiment.name} of {each.cell.config}: {each.said}" for each in failures[:10]]
+    more = f"\n  and {len(failures) - 10} more" if len(failures) > 10 else ""
+    return "\n  ".join([f"{len(failures)} cells failed, {n_stored} were stored:", *lines]) + more
+
+
+def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path | _Failure | None]:
+    backend, _ = joblib.parallel.get_active_backend()
+    if type(backend).__name__ != "LokyBackend":  # the user's own cluster
+        as_done = "generator" if getattr(backend, "supports_return_generator", False) else "list"
+        # no more at once than there is room for, whatever the backend makes of n_jobs
+        parallel = joblib.Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1, return_as=as_done)
+        for cell, found in zip(group, parallel(map(joblib.delayed(_compute_away), group)), strict=True):
+            if isinstance(found, bytes):
+                with whole_file(cell.path) as temporary:
+                    temporary.write_bytes(found)
+                found = cell.path
+            yield found
+    elif workers == 1:
+        yield from (_compute_here(cell, cell.path) for cell in group)
+    else:
+        jobs = (joblib.delayed(_compute_here)(cell, cell.path) for cell in group)
+        with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
+            yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+
+
+def load(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Concatenate the tables of stored cells, each row led by its configuration's fields.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns: the configuration's fields (tuples as text), then the experiment's own.
+
+    Raises
+    ------
+    FileNotFoundError, DamagedResultError
+        As :func:`read` does.
+    """
+    tables = []
+    for cell in cells:
+        table, _ = read(cell)
+        fields = dataclasses.asdict(cell.config)
+        flat = {k: v if isinstance(v, (int, float, str, bool)) else str(v) for k, v in fields.items()}
+        clash = set(flat) & set(table.columns)
+        if clash:
+            raise ValueError(f"{cell.experiment.name}: columns {sorted(clash)} are also configuration fields")
+        tables.append(table.assign(**flat)[[*flat, *table.columns]])
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()

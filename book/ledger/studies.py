@@ -1,0 +1,123 @@
+"""Studies: how a claim is measured, at three scales."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+
+from book.ledger.cells import Cell, missing
+from book.ledger.claims import PRESETS, find_claim
+from book.ledger.findings import Finding
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Some measurements of a claim with separate cells, such as measurements that an amendment added.
+
+    Parameters
+    ----------
+    cells, measure : callable
+        As of a :class:`Study`. They are judged once all of these cells are stored; until then they
+        are not tested, and the claim's others stay what they are.
+    """
+
+    cells: Callable[[str], list[Cell]]
+    measure: Callable[[str], Mapping[str, Finding]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """The cells of a claim at each preset, and what follows from them.
+
+    Parameters
+    ----------
+    cells : callable
+        From a preset (``quick``: seconds, the embedded corpus; ``laptop``: up to about an hour on two
+        cores; ``paper``: the paper's own setting) to its cells; empty where the preset measures nothing.
+    measure : callable
+        From a preset whose cells are all stored to findings by measurement name.
+    needs : str
+        What a larger preset needs that may not be at hand, for the reason why a claim is not tested.
+    beside : callable
+        From a preset to cells that a chapter shows beside the claim, such as other readings of the paper's
+        setting: they are run with the others, and no verdict waits for them.
+    parts : tuple of Part
+        Measurements with cells of their own, run with the others.
+    """
+
+    cells: Callable[[str], list[Cell]]
+    measure: Callable[[str], Mapping[str, Finding]]
+    needs: str = ""
+    beside: Callable[[str], list[Cell]] = lambda preset: []
+    parts: tuple[Part, ...] = ()
+
+    def preset_cells(self, preset: str) -> list[Cell]:
+        """Cells of `preset`; empty where it measures nothing."""
+        return self.cells(_known(preset))
+
+    def every_cell(self, preset: str) -> list[Cell]:
+        """Cells of `preset`, with its parts and what is beside: what a run computes."""
+        own = self.preset_cells(preset)
+        return [*own, *(cell for part in self.parts for cell in part.cells(preset)), *self.beside(preset)]
+
+    def findings(self, preset: str) -> Mapping[str, Finding]:
+        """Findings by measurement name, from the stored cells of `preset`; of parts those that are stored."""
+        stored = [part for part in self.parts if _complete(part.cells(_known(preset)))]
+        found = dict(self.measure(_known(preset)))
+        for part in stored:
+            found |= part.measure(preset)
+        return found
+
+    def complete(self, preset: str) -> bool:
+        """Whether the preset has cells and all of them are stored."""
+        return _complete(self.cells(_known(preset)))
+
+    def largest_stored(self) -> str | None:
+        """The largest preset whose cells are all stored, or None."""
+        return largest_stored(self.cells)
+
+    def why_not_measured(self, preset: str | None = None) -> str:
+        """Why there is no measurement at `preset`, or at any."""
+        parts = []
+        for name in (preset,) if preset else PRESETS:
+            cells = self.cells(_known(name))
+            if cells:
+                parts.append(f"{name}: {len(cells) - len(missing(cells))} of {len(cells)} cells stored")
+        return "; ".join([*([self.needs] if self.needs else []), *parts]) or "no preset measures it"
+
+
+def _complete(cells: Sequence[Cell]) -> bool:
+    return bool(cells) and not missing(cells)
+
+
+def largest_stored(cells: Callable[[str], list[Cell]], presets: Sequence[str] = PRESETS) -> str | None:
+    """The last of `presets` that has cells, all of them stored; or None."""
+    return next((name for name in reversed(presets) if _complete(cells(name))), None)
+
+
+def _known(preset: str) -> str:
+    if preset not in PRESETS:
+        raise ValueError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    return preset
+
+
+def find_study(claim_id: str) -> Study:
+    """The study of the claim `claim_id`, from the module that the claim names.
+
+    Raises
+    ------
+    ValueError
+        If there is no such claim, or no experiment measures it; the message lists those there are.
+    ImportError
+        If the module can't be imported.
+    """
+    claim = find_claim(claim_id)
+    module = importlib.import_module(claim.experiments)
+    studies: dict[str, Study] | None = getattr(module, "STUDIES", None)
+    if studies is None:
+        raise ValueError(f"{module.__file__} has no STUDIES, a dictionary from claim to Study")
+    if claim_id not in studies:
+        there = f"there are {', '.join(studies)}" if studies else "it is empty"
+        raise ValueError(f"STUDIES of {claim.experiments} has no study of {claim_id!r}: {there}")
+    return studies[claim_id]

@@ -1,0 +1,59 @@
+"""A file of claims with everything that one may hold, and results in an empty folder."""
+
+import pytest
+
+WHOLE = """
+paper = "mine"
+title = "A paper"
+cite = "mine2026"
+experiments = "mine"
+
+[printed.table2]
+where = "Table 2, page 3"
+score = [0.5, 0.25]
+
+[[claim]]
+id = "mine.first"
+title = "It is so"
+where = "section 1"
+chapter = "mine"
+says = "so"
+setting = "as is"
+control = "none"
+question = true
+measurements = [
+  { name = "score", label = "score", paper = 0.5, accept = [0.4, inf], control = "shuffled" },
+  { name = "other", label = "not printed" },
+  { name = "gap", label = "ours", paper = 0.0, target = "implied", why = "no gap" },
+  { name = "first", label = "score, as first fixed", paper = 1 },
+]
+
+[[claim.amended]]
+date = 2026-01-02
+reason = "it was unfair"
+decides = ["score"]
+was = "inconclusive"
+replaces = ["first"]
+superseded = [
+  { measurement = "first", value = 0.9, interval = [0.8, 1.0], n = 4, controls = { other = 0.1 }, \
+scale = "paper", commit = "4b4e696" },
+]
+"""
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
+    monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def write_claims(tmp_path, monkeypatch):
+    """A function that gives a project whose file of claims has this content."""
+    monkeypatch.setattr("book.ledger.claims.claims_folder", lambda: tmp_path)
+
+    def write(content):
+        (tmp_path / "mine.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return write

@@ -1,0 +1,75 @@
+"""Files of claims: whatever is amiss in one is said in a sentence that names the claim and the field."""
+
+import contextlib
+
+import pytest
+
+from book.ledger.claims import load_claims
+from tests.ledger.conftest import WHOLE
+
+DEEP = "[" * 3_000 + "]" * 3_000
+
+
+def test_a_whole_file_is_read(write_claims):
+    write_claims(WHOLE)
+    (claim,) = load_claims()
+    assert claim.measurements[0].accept == (0.4, float("inf"))
+    assert claim.replaced == {"first"}
+    first = claim.superseded["first"]
+    assert (first.value, first.interval, first.n, first.repeats) == (0.9, (0.8, 1.0), 4, "seeds")
+    assert (first.controls, first.scale, first.commit) == ({"other": 0.1}, "paper", "4b4e696")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('label = "score", paper', "label = 5, paper", "first, measurements, score, label: .* string, not 5"),
+        ("paper = 0.5", 'paper = "0.5"', "measurements, score, paper: .* number, not '0.5'"),
+        ("paper = 0.5", "paper = nan", "measurement score: paper must be a finite number, not nan"),
+        ("[0.4, inf]", "[0.4]", "measurements, score, accept, 2: Field required"),
+        ('control = "shuffled"', 'rule = "near"', "measurement score: rule must be 'inside' or 'meets'"),
+        ('control = "shuffled"', 'nul = "shuffled"', "measurements, score, nul: Unexpected keyword"),
+        ('{ name = "score", ', "{ ", "mine.first, measurements, 1, name: Field required"),
+        ('name = "first"', 'name = "score"', "mine.first: two measurements of one name"),
+        ('id = "mine.first"', 'id = "other.first"', "ids begin with the file's name and a dot"),
+        ("[[claim]]", "[claim]", r"the file needs claims, each below a line \[\[claim\]\]"),
+        ("measurements = [", "measurements = []\nmore = [", "first(, more: Unexpected| has no measurement)"),
+        ('[\n  { name = "score"', '["text", { name = "score"', "mine.first, measurements, 1: .* not 'text'"),
+        ("[[claim.amended]]", "[claim.amended]", "mine.first, 2026-01-02: .* array"),
+        ("2026-01-02", '"yesterday"', "amended, yesterday, date: .* date"),
+        ('["score"]\nwas', '["else"]\nwas', r"mine.first: .*the amendment of 2026-01-02 names \['else'\]"),
+        ('"inconclusive"', '"perhaps"', "mine.first, amended, 2026-01-02: .*no verdict 'perhaps'"),
+        ("value = 0.9", "value = 1.9", "superseded, first: .* the value 1.9 lies outside its interval"),
+        ("n = 4", "n = -4", "superseded, first: .* -4 repetitions"),
+        ("n = 4", "exact = true", "superseded, first: .* an exact number has no interval"),
+        ("{ other = 0.1 }", "{ other = nan }", "superseded, first: .* a control is NaN"),
+        ('scale = "paper"', 'scale = "own"', "first: .* scale must be one of quick, laptop, paper"),
+        (
+            '{ measurement = "first"',
+            '{ measurement = "score"',
+            "superseded are .* that it replaces, once each",
+        ),
+        ("[[claim]]", f"x = {DEEP}\n[[claim]]", "recursion"),
+    ],
+)
+def test_what_is_amiss_in_a_claim_is_said_with_its_claim_and_field(write_claims, old, new, says):
+    assert WHOLE.count(old) == 1
+    write_claims(WHOLE.replace(old, new))
+    with pytest.raises(ValueError, match=rf"mine\.toml: .*({says})"):
+        load_claims()
+
+
+def test_two_claims_of_one_id_and_a_file_that_is_no_text_are_refused(write_claims):
+    write_claims(WHOLE + WHOLE[WHOLE.index("[[claim]]") :])
+    with pytest.raises(ValueError, match=r"two claims are called mine\.first"):
+        load_claims()
+    write_claims(WHOLE.replace("so", "\xe9").encode("latin-1"))
+    with pytest.raises(ValueError, match=r"mine\.toml: 'utf-8' codec can't decode"):
+        load_claims()
+
+
+@pytest.mark.parametrize("share", [0.1 * n for n in range(1, 10)])
+def test_a_file_cut_short_is_refused_or_whole_as_far_as_it_goes(write_claims, share):
+    write_claims(WHOLE[: int(share * len(WHOLE))])
+    with contextlib.suppress(ValueError):
+        assert [claim.id for claim in load_claims()] == ["mine.first"]
