@@ -18,8 +18,8 @@ from book.geometry.experiments.films import NEAR, NOT_MEASURED, RMS, SETTING, SH
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, grok
 from book.geometry.experiments.steering import GROKKED
 from embviz.view import plot_bars, plot_curves, theme
-from embviz.view.explorers import Choice, Control, Number, Numbers, Range
-from embviz.view.player import HISTORY, NOTE
+from embviz.view.explorers import Choice, Control, Range
+from embviz.view.player import HISTORY, NOTE, Number, Numbers
 
 LIMIT = 400  # epochs of a live run
 ANSWERS = {"+": "a + b", "-": "a - b", "*": "a · b"}

@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 import traitlets
@@ -47,9 +47,8 @@ from embviz.view.pictures import Picture
 
 GRID_LIMIT = 2_000  # combinations: more can't be told apart with sliders, nor measured while waiting
 GRIDS = "EMBVIZ_GRIDS"  # the environment variable with which cells store whole grids
-THINNED, LEAST = 200, 5  # combinations left where there are more than that; values of each control at least
+MEND = ". Choose another value, or mend the function and run its cell again."
 STORED = "The controls choose among stored results."  # where a kernel measures nothing
-TYPING = 600  # milliseconds without a key after which a typed value counts
 TWIN_WARNING, TWIN_LIMIT = 1_000_000, 4_000_000  # bytes of JSON in a page
 
 # Names that Vega keeps for itself: a control so called would change the chart's size or not compile.
@@ -68,21 +67,31 @@ Title = str | Callable[..., str]
 FIELD = re.compile(r"\{([A-Za-z]\w*)(?::([^{}]*))?\}")  # of a title that follows the controls
 
 
-class Control(Protocol):
-    """What an explorer asks of a control; `name` is the control's key among the controls."""
+class Control:
+    """What a reader moves. Its `values` are those of a page; what is typed has none."""
 
-    @property
-    def label(self) -> str: ...
-    @property
-    def values(self) -> Sequence[Any]: ...
-    @property
-    def initial(self) -> Any: ...
-    def binding(self, *, live: bool) -> dict[str, Any]: ...
-    def read(self, sent: object) -> Value: ...
+    label: str
+    values: Sequence[Any]
+    initial: Any
+
+    def binding(self, *, live: bool) -> dict[str, Any]:
+        """Vega's description of the input element, with the finer values of a kernel where it is live."""
+        return {**self._element(live=live), "name": self.label}
+
+    def _element(self, *, live: bool) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def say(self, value: Any) -> str:
+        """What a value is called."""
+        return str(value)
+
+    def read(self, sent: object) -> Value:
+        """The value that the page sent; raises ``ValueError``, in words for the page, if it is none."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Control):
     """One of several values: radio buttons up to four of them, a list beyond.
 
     Parameters
@@ -123,25 +132,22 @@ class Choice:
                 f"the choice {self.label!r} has {absent[0]!r} in the page, not among live_values"
             )
 
-    def binding(self, *, live: bool) -> dict[str, Any]:
-        """Vega's description of the input element."""
+    def _element(self, *, live: bool) -> dict[str, Any]:
         shown = self._shown(live=live)
         if live and isinstance(self.live_values, range):
             ends = {"min": shown[0], "max": shown[-1], "step": self.live_values.step}
-            return {"input": "range", **ends, "name": self.label}
+            return {"input": "range", **ends}
         kind = "radio" if len(shown) <= 4 else "select"
         labels = [self.say(value) for value in shown]
-        return {"input": kind, "options": list(shown), "labels": labels, "name": self.label}
+        return {"input": kind, "options": list(shown), "labels": labels}
 
     def say(self, value: Any) -> str:
-        """What a value is called."""
         return self.format.format(value) if isinstance(self.format, str) else self.format(value)
 
     def _shown(self, *, live: bool) -> Sequence[Any]:
         return self.values if self.live_values is None or not live else self.live_values
 
     def read(self, sent: object) -> Value:
-        """The value that the page sent, as one of the choices."""
         shown = self._shown(live=True)
         for value in shown:
             if value == sent and isinstance(value, str) == isinstance(sent, str):
@@ -151,7 +157,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Range:
+class Range(Control):
     """A slider.
 
     Parameters
@@ -187,7 +193,7 @@ class Range:
             raise ValueError(f"the range {self.label!r} starts at {self.initial}, which is not on its grid")
 
     @property
-    def values(self) -> list[float]:
+    def values(self) -> list[float]:  # type: ignore[override]
         """The grid's values, without the noise of adding steps (0.3, not 0.30000000000000004)."""
         n_steps = round((self.stop - self.start) / self.step)
         return [self._tidy(self.start + index * self.step) for index in range(n_steps + 1)]
@@ -196,13 +202,11 @@ class Range:
         whole = all(float(x).is_integer() for x in (self.start, self.live_step or self.step))
         return round(value) if whole else float(f"{value:.10g}")
 
-    def binding(self, *, live: bool) -> dict[str, Any]:
-        """Vega's description of the input element."""
+    def _element(self, *, live: bool) -> dict[str, Any]:
         step = self.live_step or self.step if live else self.step
-        return {"input": "range", "min": self.start, "max": self.stop, "step": step, "name": self.label}
+        return {"input": "range", "min": self.start, "max": self.stop, "step": step}
 
     def read(self, sent: object) -> Value:
-        """The number that the page sent, inside the range."""
         if isinstance(sent, bool) or not isinstance(sent, int | float):
             raise ValueError(f"{self.label}: {sent!r} is not a number")
         slack = self.step / 1e6  # 0.1 + 0.2 is more than 0.3
@@ -212,7 +216,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Toggle:
+class Toggle(Control):
     """A check box: True or False.
 
     Parameters
@@ -224,113 +228,18 @@ class Toggle:
 
     label: str = ""
     initial: bool = False
+    values = (False, True)  # no field
 
-    @property
-    def values(self) -> list[bool]:
-        """Both states."""
-        return [False, True]
+    def _element(self, *, live: bool) -> dict[str, Any]:
+        return {"input": "checkbox"}
 
-    def binding(self, *, live: bool) -> dict[str, Any]:
-        """Vega's description of the input element."""
-        return {"input": "checkbox", "name": self.label}
+    def say(self, value: Any) -> str:
+        return "yes" if value else "no"
 
     def read(self, sent: object) -> Value:
-        """The state that the page sent."""
         if not isinstance(sent, bool):
             raise ValueError(f"{self.label}: {sent!r} is neither true nor false")
         return sent
-
-
-@dataclass(frozen=True)
-class Number:
-    """A whole number that is typed; for live runs, which have no grid.
-
-    Parameters
-    ----------
-    start, stop : int
-        Least and largest value, both included.
-    label : str
-        Words before the field, with the unit if there is one.
-    initial : int
-        There at first.
-    """
-
-    start: int
-    stop: int
-    label: str
-    initial: int
-
-    def __post_init__(self) -> None:
-        if not self.start <= self.initial <= self.stop:
-            raise ValueError(
-                f"the number {self.label!r} starts at {self.initial}, outside {self.start} to {self.stop}"
-            )
-
-    @property
-    def values(self) -> range:
-        """All of them."""
-        return range(self.start, self.stop + 1)
-
-    def binding(self, *, live: bool) -> dict[str, Any]:
-        """Vega's description of the input element."""
-        ends = {"min": self.start, "max": self.stop, "step": 1}
-        return {"input": "number", **ends, "name": self.label, "debounce": TYPING}
-
-    def read(self, sent: object) -> Value:
-        """The number that the page sent, as a number or as it was typed."""
-        text = str(sent).strip()
-        if isinstance(sent, bool) or not re.fullmatch(r"[+-]?\d{1,9}", text, re.ASCII):
-            raise ValueError(f"{self.label}: {text or 'nothing'} is not a whole number")
-        if not self.start <= int(text) <= self.stop:
-            raise ValueError(f"{self.label}: {int(text)} is outside {self.start} to {self.stop}")
-        return int(text)
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """A set of whole numbers, typed or picked by clicks on a player's chart; for live runs.
-
-    The page, and the function that computes, have it as text: numbers in order with blanks between them.
-
-    Parameters
-    ----------
-    label : str
-        Words before the field.
-    initial : str
-        There at first; may be empty.
-    click : str, optional
-        A click on a mark whose data have this field puts its number into the set, or takes it out.
-    recorded : str, optional
-        The curve of a player's recordings that holds such a set as text: where nothing is computed, a click
-        shows the first recording with the number in it.
-    """
-
-    label: str
-    initial: str = ""
-    click: str = ""
-    recorded: str = ""
-
-    def __post_init__(self) -> None:
-        self.read(self.initial)
-
-    @property
-    def values(self) -> list[str]:
-        """The set there at first; the others are too many to list."""
-        return [self.initial]
-
-    def binding(self, *, live: bool) -> dict[str, Any]:
-        """Vega's description of the input element."""
-        return {"input": "text", "name": self.label, "debounce": TYPING}
-
-    def read(self, sent: object) -> Value:
-        """The set that the page sent, in order."""
-        words = re.split(r"[\s,;]+", str(sent).strip(" \t,;{}"))
-        wrong = [word for word in words if word and not re.fullmatch(r"\d{1,9}", word, re.ASCII)]
-        if wrong:
-            raise ValueError(
-                f"{self.label}: {wrong[0]!r} is not a whole number; write such as 30 35 40 45 48, or nothing"
-            )
-        return " ".join(map(str, sorted({int(word) for word in words if word})))
 
 
 def _checked_tries(
@@ -500,7 +409,7 @@ class Explorer(Picture):
             try:
                 reply.update(self.answer(values))
             except BaseException as error:  # an interrupt too: the page waits for an answer
-                reply["error"] = error_message(error)
+                reply["error"] = error_message(error, MEND)
             self.send(reply)
 
         answer_between_cells(answer)
@@ -536,8 +445,6 @@ class Explorer(Picture):
             If there are more than 2,000 combinations, or a measurement is NaN or infinite, or has other
             tables or columns than the first.
         """
-        if self._grid is None:
-            self._refuse_too_many()
         tables = self._tables
         for error in self._gaps.values():
             raise error
@@ -547,26 +454,28 @@ class Explorer(Picture):
         """Vega-Lite specification of the twin that needs no kernel: one row a combination, lists inside.
 
         The grid is measured now if it was not before. A combination that fails leaves a gap, where the page
-        shows the error's message. Of more than 2,000 combinations some values of each control are taken,
-        which the caption says.
+        shows the error's message.
 
         Raises
         ------
         ValueError
-            If it takes more than 4 MB of JSON; beyond 1 MB it warns. An error of the drawing function, or of
-            the measurement at the controls' first values, is raised before the grid is measured.
+            If there are more than 2,000 combinations, or they take more than 4 MB of JSON; beyond 1 MB it
+            warns. An error of the drawing function, or of the measurement at the controls' first values, is
+            raised before the grid is measured.
         """
         if self.measure is not None:
             _ = self.spec
         spec = self._spec({name: self._rows(name) for name in self._tables}, live=False)
         meta = spec["usermeta"]["embviz"]
         if self._follows:
-            there = [values for values in self._combinations() if tuple(values.values()) not in self._gaps]
-            titles = [{**values, "title": self._title(values)} for values in there]
+            titles = [{**values, "title": self._title(values)} for values in self._there]
             meta["titles"] = without_repeats(titles, list(self.controls))
         if self._gaps:
             meta["gaps"] = [
-                {**dict(zip(self.controls, key, strict=True)), "message": gap_message(error)}
+                {
+                    **dict(zip(self.controls, key, strict=True)),
+                    "message": f"Nothing was measured here. {error_message(error)}",
+                }
                 for key, error in self._gaps.items()
             ]
         check_page_size(spec, repr(self), "take fewer values, bin the curves, or keep fewer digits")
@@ -598,17 +507,11 @@ class Explorer(Picture):
     def _start(self) -> dict[str, Any]:
         return {name: control.read(control.initial) for name, control in self.controls.items()}
 
-    def _combinations(self) -> list[dict[str, Any]]:
-        return combinations(self._page_controls)
-
-    @functools.cached_property
-    def _page_controls(self) -> dict[str, Control]:
-        """The controls with the values that a page without a kernel has."""
-        wanted = {name: [value] for name, value in self._start.items()}
-        for one in self.tries:
-            for name in set(one["values"]) & set(wanted):
-                wanted[name].append(one["values"][name])
-        return thin_controls(self.controls, wanted)
+    @property
+    def _there(self) -> list[dict[str, Any]]:
+        """The combinations that were measured."""
+        every = combinations(self.controls)
+        return [values for values in every if tuple(values.values()) not in self._gaps]
 
     def _refuse_too_many(self) -> None:
         sizes = [len(control.values) for control in self.controls.values()]
@@ -616,8 +519,8 @@ class Explorer(Picture):
             product = " x ".join(f"{size:,}" for size in sizes)
             raise ValueError(
                 f"the grid of {self.title!r} has {product} = {math.prod(sizes):,} combinations, more than "
-                f"{GRID_LIMIT:,}: take coarser steps (a Range keeps finer ones live with live_step) or fewer "
-                "controls"
+                f"{GRID_LIMIT:,}: take coarser steps (Range(..., live_step=) keeps finer ones where a kernel "
+                "measures) or fewer controls"
             )
 
     # --- measuring ---
@@ -629,22 +532,25 @@ class Explorer(Picture):
     @property
     def _tables(self) -> Tables:
         if self._grid is None:
+            self._refuse_too_many()
             first = columns_of(self._kept(self._start))
-            every, measured, gaps = [], [], {}
+            measured: dict[str, list[pd.DataFrame]] = {name: [] for name in first}
             # what a build stores has no bar in it
             for values in tqdm(
-                self._combinations(), "grid", delay=1, leave=False, disable=bool(os.environ.get(GRIDS))
+                combinations(self.controls), "grid", delay=1, leave=False, disable=bool(os.environ.get(GRIDS))
             ):
                 try:
                     tables = self._kept(values)
                     self._refuse_others(tables, values, first)
                 except Exception as error:
-                    gaps[tuple(values.values())] = error
+                    self._gaps[tuple(values.values())] = error
                     continue
-                every.append(values)
-                measured.append(tables)
-            self._gaps = gaps
-            self._grid = {name: self._keyed(every, [one[name] for one in measured]) for name in first}
+                for name, table in tables.items():
+                    measured[name].append(table.assign(**values)[[*self.controls, *table.columns]])
+            self._grid = {
+                name: pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+                for name, parts in measured.items()
+            }
         return self._grid
 
     def _kept(self, values: Mapping[str, Any]) -> Tables:
@@ -662,11 +568,6 @@ class Explorer(Picture):
                 what = "" if name == MEASURED else f" in {name!r}"
                 raise ValueError(f"{self._name} measured {own}{what} at {dict(values)}, but {other} at first")
 
-    def _keyed(self, every: list[dict[str, Any]], tables: list[pd.DataFrame]) -> pd.DataFrame:
-        keyed = [table.assign(**values) for values, table in zip(every, tables, strict=True)]
-        whole = pd.concat([table for table in keyed if len(table)] or keyed[:1], ignore_index=True)
-        return whole[[*self.controls, *tables[0].columns]]
-
     def _measured(self, values: Mapping[str, Any]) -> Tables:
         if self.measure is None:
             return self._at(values)
@@ -682,10 +583,7 @@ class Explorer(Picture):
             own = [control for control in self.controls if control in table.columns]
             split = {key: part for key, part in table.groupby(own, sort=False)} if own else {(): table}
             empty = table.iloc[:0]
-            every = combinations({control: self._page_controls[control] for control in own})
-            keys = [tuple(values.values()) for values in every]
-            if len(own) == len(self.controls):
-                keys = [key for key in keys if key not in self._gaps]
+            keys = dict.fromkeys(tuple(values[control] for control in own) for values in self._there)
             parts[name] = (
                 own,
                 {key: split.get(key, empty).drop(columns=own).reset_index(drop=True) for key in keys},
@@ -735,8 +633,9 @@ class Explorer(Picture):
 
     def _spec(self, rows: dict[str, list[dict[str, Any]]], *, live: bool) -> dict[str, Any]:
         check_names(set(rows) - {MEASURED}, "table")
-        caption = self.caption if live else " ".join([self.caption, *self._thinning]).strip()
-        spec = make_spec(self.draw, list(rows), finding=self.first_title, caption=caption, who=repr(self))
+        spec = make_spec(
+            self.draw, list(rows), finding=self.first_title, caption=self.caption, who=repr(self)
+        )
         feeds = {name: Feed(name, self._unfolded(own, live=live)) for name, own in rows.items()}
         if set(rows) == {MEASURED}:
             _inherit_data(spec)
@@ -749,8 +648,7 @@ class Explorer(Picture):
                 **spec.get("datasets", {}),
                 **{name: rows[name] for name in sorted(self._drawn)},
             }
-        shown = self.controls if live else self._page_controls
-        bound = [*bound_params(shown, live=live), *bound_params(self.view_controls, live=True)]
+        bound = [*bound_params(self.controls, live=live), *bound_params(self.view_controls, live=True)]
         spec["params"] = [*bound, *spec.get("params", [])]
         spec["usermeta"]["embviz"]["controls"] = list(self.controls)
         if self.tries:
@@ -760,22 +658,9 @@ class Explorer(Picture):
     def _unfolded(self, rows: list[dict[str, Any]], *, live: bool) -> list[dict[str, Any]]:
         """What turns a table's rows in the page into the table at the chosen values."""
         columns = [name for name in rows[0] if name not in self.controls]
-        own = {name: control for name, control in self._page_controls.items() if name in rows[0]}
+        own = {name: control for name, control in self.controls.items() if name in rows[0]}
         chosen = [] if live or (not own and self.controls) else [{"filter": is_chosen(own)}]
         return [*chosen, {"flatten": columns}]
-
-    @property
-    def _thinning(self) -> list[str]:
-        """For the caption of a page without a kernel: of which controls it has some values only."""
-        sizes = {
-            control.label: (len(self._page_controls[name].values), len(control.values))
-            for name, control in self.controls.items()
-        }
-        return [
-            f"Without a kernel {few:,} of {many:,} values of {label} are shown."
-            for label, (few, many) in sizes.items()
-            if few < many
-        ]
 
     # --- the title ---
 
@@ -821,15 +706,12 @@ def _as_control(given: Any, label: str) -> Control:
         return Range(given[0], given[-1], given.step, label)
     if isinstance(given, list | tuple | range):
         return Choice(given, label)
-    if not hasattr(given, "binding"):
+    if not isinstance(given, Control):
         raise ValueError(
             f"the control {label!r} is a {type(given).__name__}: give a Choice, a Range or a Toggle, or a "
             "list, a range or True or False in its place"
         )
-    control: Control = given
-    if dataclasses.is_dataclass(given) and not control.label:
-        control = dataclasses.replace(given, label=label)  # type: ignore[type-var,assignment]
-    return control
+    return given if given.label else dataclasses.replace(given, label=label)  # type: ignore[type-var]
 
 
 def read_message(message: object, *keys: str) -> tuple[Any, ...]:
@@ -839,61 +721,18 @@ def read_message(message: object, *keys: str) -> tuple[Any, ...]:
     return tuple(message.get(key) for key in ("kind", *keys))
 
 
-def error_message(error: BaseException) -> str:
-    """An error in words for the page: where it arose, what it says, and what to do."""
+def error_message(error: BaseException, advice: str = "") -> str:
+    """An error in words for the page: what it says, where it arose, and what to do."""
     if isinstance(error, KeyboardInterrupt):
-        return "The kernel was interrupted: move a control to measure again."
-    message = f"{type(error).__name__}: {error}"
-    if notes := getattr(error, "__notes__", ()):
-        message += f" ({notes[0]}). Choose another value, or mend the function and run its cell again."
-    return message
-
-
-def gap_message(error: Exception) -> str:
-    """An error in words for a page that nobody can measure in."""
-    where = f" ({error.__notes__[0]})" if getattr(error, "__notes__", ()) else ""
-    return f"Nothing was measured here. {type(error).__name__}: {error}{where}"
+        return "The kernel was interrupted: move a control, or start again."
+    notes = getattr(error, "__notes__", ())
+    where = f" ({notes[0]})" if notes else ""
+    return f"{type(error).__name__}: {error}{where}{advice if notes else ''}"
 
 
 def columns_of(tables: Tables) -> dict[str, list[str]]:
     """The columns of each table."""
     return {name: [*table.columns] for name, table in tables.items()}
-
-
-def thin_controls(controls: Mapping[str, Control], wanted: Mapping[str, Sequence[Any]]) -> dict[str, Control]:
-    """Controls with so few values that a page can hold all combinations, those `wanted` among them.
-
-    A slider keeps even steps where its first value and its ends lie on them, and is a list elsewhere.
-
-    >>> made = thin_controls({"seed": Range(0, 5000, 1)}, {"seed": [2500]})["seed"]
-    >>> len(made.values), made.values[:3]
-    (101, [0, 50, 100])
-    """
-    few = dict(controls)
-    product = math.prod(len(control.values) for control in few.values())
-    if product <= GRID_LIMIT:
-        return few
-    for name in sorted(few, key=lambda one: -len(few[one].values)):
-        room = max(LEAST, len(few[name].values) * THINNED // product)
-        if room < len(few[name].values):
-            few[name] = _with_few(few[name], room, wanted[name])
-        product = math.prod(len(control.values) for control in few.values())
-    return few
-
-
-def _with_few(control: Control, room: int, wanted: Sequence[Any]) -> Control:
-    """The control with about so many of its values, evenly, and those that are `wanted`."""
-    values = list(control.values)
-    n_steps = len(values) - 1
-    if isinstance(control, Range):
-        places = [values.index(value) for value in wanted]
-        for many in range(math.ceil(n_steps / (room - 1)), n_steps // 2 + 1):
-            if not any(place % many for place in [n_steps, *places]):
-                return dataclasses.replace(control, step=many * control.step, live_step=None)
-    even = {round(place * n_steps / (room - 1)) for place in range(room)}
-    left = [value for place, value in enumerate(values) if place in even or value in wanted]
-    names = control.format if isinstance(control, Choice) else "{}"
-    return Choice(left, control.label, names, wanted[0])
 
 
 def combinations(controls: Mapping[str, Control]) -> list[dict[str, Any]]:
@@ -912,11 +751,7 @@ def fill_title(text: str, values: Mapping[str, Any], controls: Mapping[str, Cont
                 f"the title follows {name!r}, which is none of the measured controls: "
                 f"{', '.join(values) or 'there are none'}"
             )
-        control = controls[name]
-        if isinstance(control, Toggle):
-            return "yes" if values[name] else "no"
-        said = control.say(values[name]) if isinstance(control, Choice) else str(values[name])
-        return format(values[name], how) if how else said
+        return format(values[name], how) if how else controls[name].say(values[name])
 
     return FIELD.sub(put, text)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -19,7 +21,7 @@ import traitlets
 from threadpoolctl import threadpool_limits
 
 from embviz.view import explorers
-from embviz.view.explorers import Control, Numbers, Value, read_message
+from embviz.view.explorers import Control, Value, error_message, read_message
 from embviz.view.main_thread import answer_between_cells
 from embviz.view.named_tables import (
     MEASURED,
@@ -40,6 +42,7 @@ NEXT = "next_frame"  # the step at which a row's successor takes over
 FIXED = "fixed"  # the Vega parameter with the columns that are the same in every frame
 COMPUTED = "computed"  # in the rows of a live run that has controls of its own
 NOTE = "note"  # in a live frame's `attrs`: words that the page shows below the chart from then on
+TYPING = 600  # milliseconds without a key after which a typed value counts
 FRAME_LIMIT = 2_000  # a slider has no more places than that on a wide screen
 
 # What a drawing function may draw beside the frame it's given.
@@ -47,6 +50,84 @@ HISTORY = alt.NamedData(name="history")
 BACKGROUND = alt.NamedData(name="background")
 
 Live = Callable[..., Iterable[pd.DataFrame]]
+
+
+@dataclass(frozen=True)
+class Number(Control):
+    """A whole number that is typed; for live runs, which have no grid.
+
+    Parameters
+    ----------
+    start, stop : int
+        Least and largest value, both included.
+    label : str
+        Words before the field, with the unit if there is one.
+    initial : int
+        There at first.
+    """
+
+    start: int
+    stop: int
+    label: str
+    initial: int
+
+    def __post_init__(self) -> None:
+        if not self.start <= self.initial <= self.stop:
+            raise ValueError(
+                f"the number {self.label!r} starts at {self.initial}, outside {self.start} to {self.stop}"
+            )
+
+    def _element(self, *, live: bool) -> dict[str, Any]:
+        ends = {"min": self.start, "max": self.stop, "step": 1}
+        return {"input": "number", **ends, "debounce": TYPING}
+
+    def read(self, sent: object) -> Value:
+        text = str(sent).strip()
+        if isinstance(sent, bool) or not re.fullmatch(r"[+-]?\d{1,9}", text, re.ASCII):
+            raise ValueError(f"{self.label}: {text or 'nothing'} is not a whole number")
+        if not self.start <= int(text) <= self.stop:
+            raise ValueError(f"{self.label}: {int(text)} is outside {self.start} to {self.stop}")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Numbers(Control):
+    """A set of whole numbers, typed or picked by clicks on a player's chart; for live runs.
+
+    The page, and the function that computes, have it as text: numbers in order with blanks between them.
+
+    Parameters
+    ----------
+    label : str
+        Words before the field.
+    initial : str
+        There at first; may be empty.
+    click : str, optional
+        A click on a mark whose data have this field puts its number into the set, or takes it out.
+    recorded : str, optional
+        The curve of a player's recordings that holds such a set as text: where nothing is computed, a click
+        shows the first recording with the number in it.
+    """
+
+    label: str
+    initial: str = ""
+    click: str = ""
+    recorded: str = ""
+
+    def __post_init__(self) -> None:
+        self.read(self.initial)
+
+    def _element(self, *, live: bool) -> dict[str, Any]:
+        return {"input": "text", "debounce": TYPING}
+
+    def read(self, sent: object) -> Value:
+        words = re.split(r"[\s,;]+", str(sent).strip(" \t,;{}"))
+        wrong = [word for word in words if word and not re.fullmatch(r"\d{1,9}", word, re.ASCII)]
+        if wrong:
+            raise ValueError(
+                f"{self.label}: {wrong[0]!r} is not a whole number; write such as 30 35 40 45 48, or nothing"
+            )
+        return " ".join(map(str, sorted({int(word) for word in words if word})))
 
 
 class Player(Picture):
@@ -201,10 +282,8 @@ class Player(Picture):
             try:
                 self._turn_to((reader, run), bool(seen), values)
                 reply.update(self._next())
-            except KeyboardInterrupt:
-                reply["error"] = "The kernel was interrupted: start the run again."
             except BaseException as error:  # whatever the run raises is the reader's to see: the page waits
-                reply["error"] = f"{type(error).__name__}: {error}"
+                reply["error"] = error_message(error)
             self.send(reply)
 
         answer_between_cells(answer)

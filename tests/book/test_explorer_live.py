@@ -172,7 +172,7 @@ def test_an_interrupt_and_an_error_are_told_as_text_and_the_next_move_measures(s
 
     page = shown(Explorer(fail, {"n": Range(0, 2, 1, initial=0)}, draw_x, title="t", caption="c"))
     for n, told in (
-        (2, "The kernel was interrupted: move a control to measure again."),
+        (2, "The kernel was interrupted: move a control, or start again."),
         (1, "MemoryError: 9 TB: <b>choose</b> fewer (measured by fail at n=1). Choose another value, or"),
     ):
         page.locator("input[name=n]").fill(str(n))

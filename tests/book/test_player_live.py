@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from embviz.view.explorers import Choice, Number, Numbers
-from embviz.view.player import NOTE, Player
+from embviz.view.explorers import Choice
+from embviz.view.player import NOTE, Number, Numbers, Player
 from tests.book.browser import tab, until
 from tests.book.widget_page import Ask, kernel_of, show_widget
 from tests.made_player import EVERY, frame_of, make_player, train

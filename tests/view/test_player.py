@@ -10,8 +10,8 @@ import traitlets
 import vl_convert
 
 from embviz.view import explorers, player
-from embviz.view.explorers import Choice, Number, Numbers, Range
-from embviz.view.player import BACKGROUND, HISTORY, MEASURED, NOTE, LiveRun, Player
+from embviz.view.explorers import Choice, Range
+from embviz.view.player import BACKGROUND, HISTORY, MEASURED, NOTE, LiveRun, Number, Numbers, Player
 from tests.made_player import EVERY, SYMBOLS, frame_of, make_player, recording, train
 from tests.view.asking import replies
 
@@ -280,7 +280,7 @@ def test_beginning_anew_ends_the_earlier_run_and_hands_over_the_controls():
     ("error", "told"),
     [
         (MemoryError("a <b>3 GB</b> matrix"), "MemoryError: a <b>3 GB</b> matrix"),
-        (KeyboardInterrupt(), "The kernel was interrupted: start the run again."),
+        (KeyboardInterrupt(), "The kernel was interrupted: move a control, or start again."),
         (SystemExit("done"), "SystemExit: done"),
     ],
 )
