@@ -10,8 +10,7 @@ from torch import Tensor
 
 from book.released import models
 from embviz.inspection.causal_models import causal_model
-from embviz.inspection.model_texts import text_strings
-from embviz.inspection.weight_files import read_tokenizer, read_weights
+from embviz.inspection.weight_files import read_tokenizer, read_weights, text_strings
 
 
 @functools.lru_cache(maxsize=1)

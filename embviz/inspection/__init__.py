@@ -11,11 +11,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "causal_models",
         "comparing",
-        "embeddings",
         "findings",
         "inspecting",
         "measures",
-        "model_texts",
         "patching",
         "roles",
         "states",
@@ -26,11 +24,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     ],
     submod_attrs={
         "comparing": ["Comparison", "compare"],
-        "embeddings": ["model_vectors"],
-        "inspecting": ["Inspection", "inspect"],
+        "findings": ["Inspection"],
+        "inspecting": ["inspect"],
         "patching": ["patch"],
         "states": ["hidden_states", "nearest_states"],
         "token_kernels": ["TokenKernel", "token_kernel"],
-        "weight_files": ["read_tokenizer", "read_weights"],
+        "weight_files": ["model_vectors", "read_tokenizer", "read_weights"],
     },
 )

@@ -1,18 +1,24 @@
-"""What stands first in the report of a model: its description, five quantities, the most unusual findings."""
+"""The report of a model: its description, five quantities beside their controls, and what is unusual."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from embviz.inspection.inspecting import Inspection
+from embviz.files.weights import Weights
+from embviz.inspection.measures import Measured
 
+NOT = "not applicable: "
+COLUMNS = (
+    *("part", "layer", "head", "quantity", "value", "low", "high"),
+    *("null", "null_low", "null_high", "n_rows", "note"),
+)
 LEAST_CHANGE = 0.05  # of a length, as a share of the median
 LEAST = 5  # values of one sort that are needed before one of them can be unusual
 
@@ -81,15 +87,7 @@ FIRST = (
 
 @dataclass(frozen=True)
 class Headline:
-    """A quantity that stands first.
-
-    Parameters
-    ----------
-    name : str
-    value, control : float
-    meaning : str
-        What it is, in one or two sentences.
-    """
+    """A quantity that stands first: its name, its control, and in a sentence or two what it is."""
 
     name: str
     value: float
@@ -97,22 +95,231 @@ class Headline:
     meaning: str
 
 
-def headlines(table: pd.DataFrame) -> list[Headline]:
-    """The five quantities that matter most among those that were measured.
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """What :func:`~embviz.inspection.inspect` found.
 
     Parameters
     ----------
-    table : DataFrame
-        Of an :class:`~embviz.inspection.Inspection`.
+    name : str
+        Of the model.
+    vocab_size, embedding_dim : int
+        V and D of the embedding; 0 without one.
+    tied : bool or None
+        Whether input and output embedding are one; None where there is no saying.
+    why : str
+        How that is known.
+    measured : list of Measured
+        All measurements, in the order of the model; what does not apply says so in its note.
+    neighbors : DataFrame
+        token, neighbor, cosine, and the control: the mean largest cosine of rows that take each column from
+        another random row.
+    extremes : DataFrame
+        token, row, length and deviation of the shortest and the longest rows of the embedding: how far the
+        length is from the median, in median absolute deviations.
+    spectra : dict of str to pair of arrays
+        Singular values of the embedding and the output matrix, as they are and centred, over their edge, and
+        those of independent entries.
+    lengths : array, (V,)
+        Of all rows of the embedding.
+    rows : array of int
+        Rows of the embedding whose nearest rows were looked for among all rows.
+    kinds : DataFrame
+        Kinds of tokens with their rows' lengths and isotropy, see
+        :func:`~embviz.inspection.vocabulary.kinds_table`; empty without a tokenizer.
+    undertrained : DataFrame
+        token, row, kind and distance of tokens in use whose rows are as near to the unused tokens' as these
+        are to each other, the nearest first.
+    twins : DataFrame
+        Pairs of tokens that differ by a leading space, a capital or a plural's s: sort, token, twin, cosine,
+        and whether each is the other's nearest among all rows (mutual).
+    distances : dict of str to array
+        Cosine distances from the unused tokens, of "tokens in use" and of "unused tokens, held out".
+    vocabulary : list of str
+        Tokens of all rows; empty without a tokenizer.
+    counts : array, (V,)
+        How often each token comes in the text; empty without a text.
+    facts : dict
+        What `description` says: numbers, family, layers, heads.
+    weights : Weights, optional
+        The model's arrays, to measure more.
+    names : dict of str to str or None
+        Names of the embedding and the output matrix among them.
     """
-    whole = table[table["head"].isna() & table["value"].notna()]
-    found: list[Headline] = []
-    for part, quantity, name in FIRST:
-        rows = whole[whole["part"].eq(part) & whole["quantity"].eq(quantity)]
-        if len(rows) and len(found) < 5:
-            value, control = float(rows["value"].median()), float(rows["null"].median())
-            found.append(Headline(name, value, control, TERMS[quantity]))
-    return found
+
+    name: str
+    vocab_size: int
+    embedding_dim: int
+    tied: bool | None
+    why: str
+    measured: list[Measured]
+    neighbors: pd.DataFrame
+    extremes: pd.DataFrame
+    spectra: dict[str, tuple[np.ndarray, np.ndarray]]
+    lengths: np.ndarray
+    rows: np.ndarray
+    kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    undertrained: pd.DataFrame = field(default_factory=pd.DataFrame)
+    twins: pd.DataFrame = field(default_factory=pd.DataFrame)
+    distances: dict[str, np.ndarray] = field(default_factory=dict)
+    vocabulary: list[str] = field(default_factory=list)
+    counts: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    facts: dict[str, Any] = field(default_factory=dict)
+    weights: Weights | None = None
+    names: dict[str, str | None] = field(default_factory=dict)
+
+    @functools.cached_property
+    def table(self) -> pd.DataFrame:
+        """A row a number: where it was measured, its interval, and the range of its control over draws.
+
+        "embedding, centred" is the embedding with its mean row taken off. low and high: the 95% interval over
+        rows of a mean over rows. null, null_low, null_high: the control's mean and range, one number where it
+        is known by formula.
+        """
+        rows = [
+            (one.part, one.layer, one.head, one.quantity, one.value, *one.interval, one.control)
+            + ((one.null.min(), one.null.max()) if one.null.size else (math.nan, math.nan))
+            + (one.n_rows, one.note)
+            for one in self.measured
+        ]
+        table = pd.DataFrame(rows, columns=list(COLUMNS))
+        return table.astype(dict.fromkeys(("layer", "head", "n_rows"), "Int64"))
+
+    @property
+    def description(self) -> str:
+        """What the model is, in plain words."""
+        facts = self.facts
+        kind = "a causal language model" if facts.get("causal") else "a model"
+        kind = kind if facts.get("n_layers") else "a table of vectors"
+        words = [f"{self.name} is {kind} of {_amount(facts.get('n_numbers', 0))} numbers"]
+        if family := facts.get("family"):
+            words[0] += f" of the family {family}"
+        if self.vocab_size:
+            words.append(
+                f"Its vocabulary has {self.vocab_size:,} tokens, each a vector of {self.embedding_dim:,} "
+                "numbers"
+            )
+            if self.tied:
+                words.append("The same matrix reads tokens and predicts the next one (tied embeddings)")
+            elif self.tied is False:
+                words.append("One matrix reads tokens, another predicts them (embeddings that are not tied)")
+            elif facts.get("n_layers"):
+                words.append("It has no output matrix, so it gives vectors and predicts no tokens")
+        else:
+            words.append(self.why[:1].upper() + self.why[1:])
+        if n_layers := facts.get("n_layers"):
+            heads, n_kv = facts.get("n_heads"), facts.get("n_kv")
+            several = f", each with {heads} heads" if heads else ""
+            shared = f" of queries and {n_kv} of keys and values" if heads and n_kv and n_kv != heads else ""
+            words.append(f"It has {n_layers} layers of attention{several}{shared}")
+        return ". ".join(words) + "."
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """What each quantity and term of the report is, in one or two sentences."""
+        return TERMS
+
+    @property
+    def headlines(self) -> list[Headline]:
+        """The five quantities that matter most among those that were measured, each with its control."""
+        found = []
+        for part, quantity, name in FIRST:
+            rows = [
+                one
+                for one in self.measured
+                if one.part == part and one.quantity == quantity and one.head is None and one.null.size
+            ]
+            if rows:
+                value = float(np.median([one.value for one in rows]))
+                control = float(np.median([one.control for one in rows]))
+                found.append(Headline(name, value, control, TERMS[quantity]))
+        return found[:5]
+
+    @property
+    def unusual(self) -> list[tuple[str, float]]:
+        """The three most unusual findings, one of each sort: matrices, heads, row lengths, kinds of tokens.
+
+        Each is a sentence and a deviation from the median of its like, in median absolute deviations; the
+        largest comes first.
+        """
+        sorts = (
+            _matrices(self),
+            _matrices(self, by_head=True),
+            _lengths(self),
+            _kinds(self),
+            _undertrained(self),
+        )
+        each = [max(sort, key=lambda one: one[1], default=None) for sort in sorts]
+        return sorted((best for best in each if best), key=lambda one: -one[1])[:3]
+
+    @property
+    def sentence(self) -> str:
+        """What the model is, in a few words."""
+        if not self.vocab_size:
+            return f"{self.name}: {self.why}."
+        how = "tied or without a head, which cannot be told"
+        if self.tied is not None:
+            how = "tied" if self.tied else "not tied"
+        rows = len(self.rows)
+        sample = (
+            ""
+            if rows == self.vocab_size
+            else (f"; the nearest row was found for {rows:,} of them, drawn at random")
+        )
+        return (
+            f"{self.name}: {self.vocab_size:,} tokens in {self.embedding_dim:,} dimensions, {how} "
+            f"({self.why}). All rows of the embedding were measured{sample}."
+        )
+
+    def summary(self) -> pd.DataFrame:
+        """The table to read: intervals, ranges of controls, without single heads."""
+        rows = []
+        for one in self.measured:
+            value, control, n_rows = one.note, "", ""
+            if one.null.size:
+                value = "; ".join(filter(None, [_with_range(one.value, *one.interval), one.note]))
+                control = _with_range(one.control, one.null.min(), one.null.max())
+                n_rows = f"{one.n_rows:,}"
+            if one.head is None:
+                part = one.part if one.layer is None else f"{one.part} of layer {one.layer}"
+                rows.append((part, one.quantity, value, control, n_rows))
+        return pd.DataFrame(rows, columns=["part", "quantity", "value", "control", "rows"])
+
+    def _ipython_display_(self) -> None:
+        """In a notebook the page of :func:`embviz.view.inspection_page`; without charts the description."""
+        try:
+            from embviz.view import inspection_page
+        except ImportError:
+            print(self.description)
+        else:
+            inspection_page(self, progress=True)._ipython_display_()
+
+
+def first_screen(report: Inspection) -> str:
+    """What stands first in a terminal: description, quantities beside their controls, and what is unusual."""
+    first = report.headlines
+    width = max((len(one.name) for one in first), default=0)
+    lines = [f"{one.name:<{width}}  {one.value:>8.3g}   control {one.control:.2g}" for one in first]
+    found = [f"- {sentence}" for sentence, _ in report.unusual]
+    blocks = [report.description, "\n".join(lines), "\n".join(["Most unusual:", *found] if found else [])]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _with_range(value: float, low: float, high: float) -> str:
+    """A number and its range, three digits."""
+    return f"{value:.3g}" if math.isnan(low) or low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
+
+
+def _amount(n: int) -> str:
+    """A large number in words.
+
+    >>> _amount(268_098_176), _amount(4_096)
+    ('268 million', '4,096')
+    """
+    for size, name in ((1e9, "billion"), (1e6, "million")):
+        if n >= size:
+            return f"{n / size:.3g} {name}"
+    return f"{n:,}"
 
 
 # --- what is unusual ------------------------------------------------------------------------------------
@@ -129,22 +336,6 @@ def _deviations(values: np.ndarray) -> np.ndarray:
     scale = float(np.median(np.abs(off)))
     found: np.ndarray = off / scale if scale > 0 else np.zeros(len(values))
     return found
-
-
-def unusual(report: Inspection) -> list[tuple[str, float]]:
-    """The three most unusual findings, one of each sort: matrices, heads, row lengths, kinds of tokens.
-
-    Parameters
-    ----------
-    report : Inspection
-
-    Returns
-    -------
-    list of sentence and deviation, the largest first
-        The deviation is from the median of its like, in median absolute deviations.
-    """
-    found = [best for sort in _SORTS if (best := max(sort(report), key=lambda one: one[1], default=None))]
-    return sorted(found, key=lambda one: -one[1])[:3]
 
 
 def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[str, float]]:
@@ -169,10 +360,6 @@ def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[st
             f"{rows['value'].median():.3g}, the control {row['null']:.3g}.",
             float(away[place]),
         )
-
-
-def _heads(report: Inspection) -> Iterator[tuple[str, float]]:
-    return _matrices(report, by_head=True)
 
 
 def _lengths(report: Inspection) -> Iterator[tuple[str, float]]:
@@ -220,89 +407,3 @@ def _undertrained(report: Inspection) -> Iterator[tuple[str, float]]:
             f"tokens in use is {middle:.2g}.",
             (middle - float(first["distance"])) / scale,
         )
-
-
-_SORTS = (_matrices, _heads, _lengths, _kinds, _undertrained)
-
-
-# --- what the model is ------------------------------------------------------------------------------------
-
-
-def describe(report: Inspection) -> str:
-    """What the model is, in plain words.
-
-    Parameters
-    ----------
-    report : Inspection
-    """
-    facts = report.facts
-    kind = {True: "a causal language model", False: "a model"}[bool(facts.get("causal"))]
-    kind = kind if facts.get("n_layers") else "a table of vectors"
-    words = [f"{report.name} is {kind} of {_amount(facts.get('n_numbers', 0))} numbers"]
-    if family := facts.get("family"):
-        words[0] += f" of the family {family}"
-    if report.vocab_size:
-        words.append(
-            f"Its vocabulary has {report.vocab_size:,} tokens, each a vector of {report.embedding_dim:,} "
-            "numbers"
-        )
-        words.append(
-            {
-                True: "The same matrix reads tokens and predicts the next one (tied embeddings)",
-                False: "One matrix reads tokens, another predicts them (embeddings that are not tied)",
-                None: "It has no output matrix, so it gives vectors and predicts no tokens"
-                if facts.get("n_layers")
-                else "",
-            }[report.tied]
-        )
-    else:
-        words.append(report.why[:1].upper() + report.why[1:])
-    if n_layers := facts.get("n_layers"):
-        heads, n_kv = facts.get("n_heads"), facts.get("n_kv")
-        several = f", each with {heads} heads" if heads else ""
-        shared = f" of queries and {n_kv} of keys and values" if heads and n_kv and n_kv != heads else ""
-        words.append(f"It has {n_layers} layers of attention{several}{shared}")
-    return ". ".join(word for word in words if word) + "."
-
-
-def _amount(n: int) -> str:
-    """A large number in words.
-
-    >>> _amount(268_098_176), _amount(4_096)
-    ('268 million', '4,096')
-    """
-    for size, name in ((1e9, "billion"), (1e6, "million")):
-        if n >= size:
-            return f"{n / size:.3g} {name}"
-    return f"{n:,}"
-
-
-def facts_of(weights: Any, n_layers: int, n_heads: int | None, n_kv: int | None) -> dict[str, Any]:
-    """What configuration and arrays say of a model: fields of `describe`."""
-    config = weights.config
-    architectures = config.get("architectures") or [type(weights.module).__name__]
-    sizes = {array.key or name: math.prod(array.shape) for name, array in weights.arrays.items()}
-    return {
-        "n_numbers": sum(sizes.values()),
-        "family": config.get("model_type", ""),
-        "causal": any(str(name).endswith(("LMHeadModel", "ForCausalLM")) for name in architectures)
-        or config.get("tie_word_embeddings") is True,
-        "n_layers": n_layers,
-        "n_heads": n_heads,
-        "n_kv": n_kv,
-    }
-
-
-def first_screen(report: Inspection) -> str:
-    """What stands first in a terminal: what the model is, the quantities beside their controls, the unusual.
-
-    Parameters
-    ----------
-    report : Inspection
-    """
-    first = report.headlines
-    width = max((len(one.name) for one in first), default=0)
-    lines = [f"{one.name:<{width}}  {one.value:>8.3g}   control {one.control:.2g}" for one in first]
-    found = [f"- {sentence}" for sentence, _ in report.unusual]
-    blocks = [report.description, "\n".join(lines), "\n".join(["Most unusual:", *found] if found else [])]
-    return "\n\n".join(block for block in blocks if block)

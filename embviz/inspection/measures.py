@@ -19,23 +19,40 @@ N_RESAMPLES = 200  # of rows
 TRACY_WIDOM = -1.2065  # mean of the distribution of the largest eigenvalue, real case
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
-    """A measurement, its control, and an interval over rows if it is a mean over rows.
+    """A measurement beside its control: a row of a report.
 
     Parameters
     ----------
     quantity : str
     value : float
+        NaN where it does not apply.
     null : array, one value a draw
+        Of the control; one number where it is known by formula, none where there is no value.
     interval : pair of float, optional
-        95%, by resampling rows.
+        95%, by resampling rows, of a mean over rows.
+    part : str
+        Of the model; "" before a report gives it its place.
+    layer, head, n_rows : int, optional
+    note : str
+        What belongs to the number, or why there is none.
     """
 
     quantity: str
-    value: float
-    null: np.ndarray
-    interval: tuple[float, float] = field(default=(np.nan, np.nan))
+    value: float = np.nan
+    null: np.ndarray = field(default_factory=lambda: np.empty(0))
+    interval: tuple[float, float] = (np.nan, np.nan)
+    part: str = ""
+    layer: int | None = None
+    head: int | None = None
+    n_rows: int | None = None
+    note: str = ""
+
+    @property
+    def control(self) -> float:
+        """Mean of the control's draws."""
+        return float(self.null.mean()) if self.null.size else np.nan
 
 
 def singular_values(matrix: ArrayLike) -> np.ndarray:

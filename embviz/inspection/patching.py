@@ -16,8 +16,7 @@ from embviz.arrays import check_int
 from embviz.files.pretrained import evaluating
 from embviz.files.weights import plain_name
 from embviz.inspection import causal_models, roles
-from embviz.inspection.model_texts import text_strings
-from embviz.inspection.weight_files import read_weights
+from embviz.inspection.weight_files import read_weights, text_strings
 from embviz.metrics import bootstrap_interval
 
 How = str | Callable[[np.ndarray], np.ndarray]

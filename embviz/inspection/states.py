@@ -14,8 +14,7 @@ from tqdm.auto import tqdm
 from embviz.corpora.tokens import token_texts
 from embviz.files.pretrained import evaluating
 from embviz.inspection import causal_models
-from embviz.inspection.model_texts import text_strings
-from embviz.inspection.weight_files import read_weights
+from embviz.inspection.weight_files import read_weights, text_strings
 from embviz.metrics import bootstrap_interval, mean_cosine, nearest_neighbors, normalize
 from embviz.words.wordvectors import token_names
 

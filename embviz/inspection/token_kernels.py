@@ -10,9 +10,7 @@ import numpy as np
 from embviz.arrays import check_int
 from embviz.files.weights import StoredArray
 from embviz.inspection import roles
-from embviz.inspection.embeddings import same_rows
-from embviz.inspection.model_texts import ModelText, model_text
-from embviz.inspection.weight_files import read_tokenizer, read_weights
+from embviz.inspection.weight_files import ModelText, model_text, read_tokenizer, read_weights, same_rows
 from embviz.kernels import Extraction, extract_kernel, log_counts, tied_gram
 from embviz.metrics import circulant_score
 from embviz.words import count_pairs

@@ -219,7 +219,7 @@ def twin_pairs(tokens: list[str], *, most: int, seed: int) -> dict[str, np.ndarr
 
 def twin_measures(
     array: StoredArray, moments: TableMoments, pairs: dict[str, np.ndarray]
-) -> tuple[list[tuple[Measured, int]], pd.DataFrame]:
+) -> tuple[list[Measured], pd.DataFrame]:
     """How often the two tokens of a pair are each other's nearest among all rows, by cosine.
 
     Parameters
@@ -231,8 +231,8 @@ def twin_measures(
 
     Returns
     -------
-    measures : list of Measured and number of pairs
-        A share with Wilson's 95% interval; the control is the chance for a random row, 1 / (V - 1).
+    measures : list of Measured
+        A share of pairs with Wilson's 95% interval; the control is the chance for a random row, 1 / (V - 1).
     DataFrame
         sort, first, second (rows), cosine, mutual.
     """
@@ -252,10 +252,9 @@ def twin_measures(
         mutual = [near[first] == second and near[second] == first for first, second in each.tolist()]
         interval = binomtest(sum(mutual), len(mutual)).proportion_ci(method="wilson")
         control = np.array([1 / (array.shape[0] - 1)])
-        share = Measured(
-            f"nearest twins, {sort}", float(np.mean(mutual)), control, (interval.low, interval.high)
-        )
-        measures.append((share, len(mutual)))
+        interval = (interval.low, interval.high)
+        share = float(np.mean(mutual))
+        measures.append(Measured(f"nearest twins, {sort}", share, control, interval, n_rows=len(mutual)))
         for (first, second), both in zip(each.tolist(), mutual, strict=True):
             cosine = float(unit[place[first]] @ unit[place[second]])
             rows.append({"sort": sort, "first": first, "second": second, "cosine": cosine, "mutual": both})

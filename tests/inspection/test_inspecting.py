@@ -430,8 +430,8 @@ def save_hostile(path, n_tokens):
 @pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
 def test_a_page_of_144_heads_and_hostile_tokens_is_small_and_runs_nothing(tmp_path):
     report = save_hostile(tmp_path / "hostile.html", 50_000)
-    assert len(set(report.tokens)) == len(report.tokens)
-    assert max(map(len, report.tokens)) < 90
+    assert len(set(report.vocabulary)) == 50_000
+    assert max(map(len, report.vocabulary)) < 90
     content = (tmp_path / "hostile.html").read_bytes().decode()
     assert len(content) < 3_000_000
     assert "<script>alert" not in content

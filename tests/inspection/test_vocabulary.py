@@ -92,9 +92,9 @@ def test_twins_are_pairs_of_one_word_and_their_share_is_that_of_a_loop():
     shares, table = vocabulary.twin_measures(table_of(rows), tables.table_moments(table_of(rows)), pairs)
     cosines = cosines_of(rows.astype(np.float32))
     near = cosines.argmax(axis=1)
-    for share, n in shares:
+    for share in shares:
         each = pairs[share.quantity.removeprefix("nearest twins, ")]
-        assert n == len(each)
+        assert share.n_rows == len(each)
         assert share.value == np.mean([near[a] == b and near[b] == a for a, b in each])
         assert share.interval[0] <= share.value <= share.interval[1]
     assert table.loc[table["mutual"], ["first", "second"]].to_numpy().tolist() == [[4, 5]]
