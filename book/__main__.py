@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import click
 
 from book import ledger
-from book.ledger import cells, claims, copies, places, studies
+from book.ledger import claims, copies, places
 
 LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
@@ -26,8 +27,16 @@ LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs not
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. An error that one can do something about is one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that the locale lacks ends no command
+            stream.reconfigure(errors="replace")
     try:
-        return int(commands.main(argv, prog_name="python -m book", standalone_mode=False) or 0)
+        code = int(commands.main(argv, prog_name="python -m book", standalone_mode=False) or 0)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, head or less, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 0
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -58,20 +67,22 @@ def run(claim: str, preset: str, jobs: int | None, dry_run: bool, scheduler: str
     Stop it at any time (Ctrl-C): the same command continues. Exit code 1 if data are missing or a cell
     failed.
     """
+    from book.ledger.cells import FailedCellsError  # it brings pandas, which the ledger does without
+
     failed = False
     with ledger.connected(scheduler) if scheduler else contextlib.nullcontext():
         for claim_id in _claim_ids(claim):
-            wanted = studies.find_study(claim_id).every_cell(preset)
-            todo = cells.missing(wanted)
+            wanted = ledger.find_study(claim_id).every_cell(preset)
+            todo = ledger.missing(wanted)
             print(f"{claim_id}: {len(todo)} of {len(wanted)} cells to compute at preset {preset}")
             if dry_run:
                 continue
             try:
-                cells.run(todo, n_jobs=jobs)
-            except (FileNotFoundError, cells.FailedCellsError) as error:  # must not stop the other claims
+                ledger.run(todo, n_jobs=jobs)
+            except (FileNotFoundError, FailedCellsError) as error:  # must not stop the other claims
                 print(f"book: {claim_id}: {error}", file=sys.stderr)
                 failed = True
-            n_missing = len(cells.missing(todo))
+            n_missing = len(ledger.missing(todo))
             if n_missing == 0 or n_missing < len(todo):
                 item = ledger.derive(ledger.find_claim(claim_id))
                 ledger.store_entries([item])

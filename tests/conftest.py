@@ -20,7 +20,7 @@ VIEW_LIBRARIES = {"altair", "ipywidgets", "anywidget", "pymde", "hdbscan", "vl_c
 
 
 # the first builds the book, which other files need: nobody waits for it then
-LONGEST = ("book/test_pages.py", "ledger/test_ledger_file.py", "words/test_compiled_doors.py")
+LONGEST = ("book/test_pages.py", "book/ledger/test_ledger_file.py", "words/test_compiled_doors.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

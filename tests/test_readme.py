@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from book import __main__ as book
 from embviz import cli
 from embviz.corpora import registry
 
@@ -21,24 +22,21 @@ MAKES = {  # what a command or a program writes
     "moved.html",
     "smaller/model.safetensors",
     "run/weights",
-    "my_paper/README.md",
 }
 
 
 def commands(text):
-    """Commands of embviz in blocks and in backticks: variables set in front, and arguments."""
+    """Commands in blocks and in backticks: variables set in front, the program, and arguments."""
     for line in "\n".join(block or words for block, words in CODE.findall(text)).splitlines():
-        if re.match(r"([A-Z_]+=\S+ )*embviz ", line):
-            words = shlex.split(line)
-            name = words.index("embviz")
-            yield dict(word.split("=") for word in words[:name]), words[name + 1 :]
+        if found := re.match(r"((?:[A-Z_]+=\S+ )*)(embviz|python -m book) (.*)", line):
+            variables, program, arguments = found.groups()
+            yield dict(word.split("=") for word in variables.split()), program, shlex.split(arguments)
 
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
     """A folder with what a reader has: a text, word vectors, a model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EMBVIZ_PROJECT", str(ROOT))
     rng = np.random.default_rng(0)
     words = ["king", *(f"w{i}" for i in range(60))]
     Path("mine.txt").write_text(" ".join(rng.choice(words, 5_000)), encoding="utf-8")
@@ -62,7 +60,7 @@ def test_what_the_readme_shows_works(reader, monkeypatch):
         exec(compile(program.replace("201", "31"), "README.md", "exec"), {})  # fewer updates
     listed = list(commands(README))
     assert len(programs) == 3
-    assert {words[0] for _, words in listed} == {
+    assert {words[0] for _, _, words in listed} == {
         "ledger",
         "run",
         "spectrum",
@@ -73,18 +71,19 @@ def test_what_the_readme_shows_works(reader, monkeypatch):
         "trace",
         "new",
     }
-    for variables, words in listed:
+    for variables, program, words in listed:
         with monkeypatch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)
-            if words[0] == "new":
-                patch.delenv("EMBVIZ_PROJECT")
+            if words[0] == "new":  # in the checkout; tests/book/ledger/test_new.py makes one in a copy
+                continue
             if words[0] == "trace":  # half a minute; tests/trajectories/test_reports.py traces a run
                 assert cli._parse(words).folder == "run"
             elif words[0] == "data":  # a download
                 assert set(cli._parse(words).names) <= set(registry.load_registry())
             else:
-                assert cli.main([*words, "--jobs", "1"] if words[0] == "run" else words) == 0, words
+                main = cli.main if program == "embviz" else book.main
+                assert main([*words, "--jobs", "1"] if words[0] == "run" else words) == 0, words
     assert {str(path.relative_to(reader)) for path in reader.rglob("*")} >= MAKES
 
 

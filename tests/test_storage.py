@@ -64,9 +64,7 @@ def test_a_write_that_only_saves_time_may_fail(tmp_path):
 
 
 def test_folders_follow_their_environment_variables(monkeypatch, tmp_path):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "r"))
     monkeypatch.setenv("EMBVIZ_CACHE_DIR", str(tmp_path / "c"))
     monkeypatch.delenv("EMBVIZ_DATA_DIR", raising=False)
-    assert storage.results_folder() == tmp_path / "r"
     assert storage.cache_folder() == tmp_path / "c"
     assert storage.mirror_folder() is None

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from book.ledger import cells, clusters
-from tests.ledger.tiny_sweeps import Tiny, tiny
+from tests.book.ledger.tiny_sweeps import Tiny, tiny
 
 
 def cost(n_cells: int, *, on_cluster: bool) -> float:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from embviz.project import copy_chapters
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, Page
 
+from book.ledger.copies import copy_chapters
 from book.view.ledger_cells import evaluate
 from embviz.view.pages import MIME
 from tests.book.browser import Watch, tab

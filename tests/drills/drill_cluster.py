@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from book.ledger import cells, clusters
-from tests.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
+from tests.book.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
 
 distributed = pytest.importorskip("distributed", reason="dask is an extra")
 pytestmark = pytest.mark.filterwarnings("ignore")  # dask's own

@@ -14,7 +14,7 @@ import torch
 from book import execute
 from book.ledger import cells
 from embviz.runs import Run, read_run
-from tests.ledger.test_cells import Squares
+from tests.book.ledger.test_cells import Squares
 
 
 @cells.experiment("testing.noise")

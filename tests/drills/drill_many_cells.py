@@ -8,8 +8,8 @@ import time
 import pytest
 
 from book.ledger import cells
-from tests.ledger.conftest import results
-from tests.ledger.test_cells import Squares, squares
+from tests.book.ledger.conftest import results
+from tests.book.ledger.test_cells import Squares, squares
 
 __all__ = ["results"]
 

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from embviz import labels, ledger
+from book import ledger
+from embviz import labels
 from embviz.view import pages, theme
 
 WHITE, DARK_PAGE = (255, 255, 255), (20, 24, 30)

@@ -50,7 +50,7 @@ def results(tmp_path, monkeypatch):
 
 @pytest.fixture
 def write_claims(tmp_path, monkeypatch):
-    """A function that gives a project whose file of claims has this content."""
+    """A function that writes the only file of claims."""
     monkeypatch.setattr("book.ledger.claims.claims_folder", lambda: tmp_path)
 
     def write(content):

@@ -190,7 +190,7 @@ def test_two_runs_writing_the_same_cell_at_once_leave_a_whole_file(results):
 SWEEP = """
 import os, random, signal, time
 from book.ledger import cells
-from tests.ledger.test_cells import Squares, squares
+from tests.book.ledger.test_cells import Squares, squares
 
 sweep, chance, n_kills = [squares.cell(Squares(20, seed)) for seed in range(25)], random.Random(1), 0
 while cells.missing(sweep):
@@ -252,7 +252,7 @@ def test_a_cell_that_another_process_is_computing_is_left_to_it(results):
 KILLED = """
 import os, signal, sys
 from book.ledger import cells
-from tests.ledger.test_cells import Squares, counting
+from tests.book.ledger.test_cells import Squares, counting
 moment = sys.argv[1]
 if moment == "before":
     cells.pq.write_table = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from book.ledger.claims import load_claims
-from tests.ledger.conftest import WHOLE
+from tests.book.ledger.conftest import WHOLE
 
 DEEP = "[" * 3_000 + "]" * 3_000
 

@@ -8,9 +8,8 @@ import joblib
 import pytest
 
 from book.ledger import cells, clusters
-from embviz.cli import main
 from embviz.imports import MissingExtraError
-from tests.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
+from tests.book.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
 
 compute = cells.compute
 
@@ -68,21 +67,6 @@ def test_what_fails_is_named_by_its_configuration_and_the_rest_is_stored(where, 
         cells.run(wanted, n_jobs=n_jobs, progress=False)
     assert [cell.stored() for cell in wanted] == [True, False, True, False, True]
     assert (caught.value.__cause__ is not None) == (where != "workers")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--backend dask", "--backend dask needs --scheduler ADDRESS"),
-        ("--scheduler a", "'a' is no address of a scheduler"),
-        ("--scheduler tcp://a:1 --slurm cores=1", "give one of them"),
-        ("--slurm cores=many", "cores is 'many': give a whole number"),
-        ("--slurm gpus=2", "'gpus=2' is not name=value with a name of jobs, cores, memory"),
-    ],
-)
-def test_options_that_make_no_cluster_are_refused(capsys, options, message):
-    assert main(["run", "all", *options.split()]) == 1
-    assert message in capsys.readouterr().err
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):

@@ -3,7 +3,7 @@ import pytest
 from book import ledger
 from book.ledger import printed
 from book.ledger.claims import load_claims
-from tests.ledger.conftest import WHOLE
+from tests.book.ledger.conftest import WHOLE
 
 
 @pytest.fixture
