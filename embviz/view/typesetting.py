@@ -9,6 +9,7 @@ import numbers
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,11 @@ from embviz.labels import LABELS, is_control, title
 
 MISSING = "–"
 MINUS, FIGURE_SPACE = "\u2212", "\u2007"  # as wide as a digit, and never collapsed
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MOST_ROWS = 60  # of a table that nobody shortened
 ROUNDED = 4  # decimals: a column with no more was rounded by its author
-MOST_DIGITS = 6  # of a column's largest value before each value is written by itself
-PLAIN_RANGE = (1e-4, 1e7)  # sizes written without a power of ten
-
+MOST_DIGITS = 6  # of a column before each value is written by itself
 SHORT = 24  # characters of a row's name that stand on one line
-SCIENTIFIC = re.compile(r"-?\d(\.\d+)?e[+-]\d+")  # as Python writes it
-NUMERIC = re.compile(rf"([> +\-{MINUS}]*)(\d[\d,]*)(\.\d+)?(?=$|[\s%,;(×])(.*)", re.DOTALL)
+NUMERIC = re.compile(rf"([> +\-{MINUS}]*)(\d[\d,]*)(\.\d+)?(?=$|[\s%,;(]|e[+-]\d+$)(.*)", re.DOTALL)
 
 # Twice the class: notebooks and pages have rules of their own for tables, more specific than one class.
 STYLE = """
@@ -41,33 +38,19 @@ border:0;max-width:24em;white-space:normal;font-variant-numeric:tabular-nums;fon
 .embviz-table.embviz-table thead th[colspan]{border-bottom:1px solid rgba(128,128,128,.5)}
 .embviz-table.embviz-table thead tr:last-child th{border-bottom:1px solid}
 .embviz-table.embviz-table :is(td.number,th.short){white-space:nowrap}
-.embviz-table.embviz-table td.deciding{font-weight:700;box-shadow:inset 0 0 0 1.5px}
 .embviz-table p{margin:.2em 0;font-size:.9em}
 """.replace("\n", "")
 
 
+@dataclass(frozen=True, repr=False)
 class TypesetTable:
-    """A typeset table: HTML in a notebook and on a page, aligned text elsewhere. See :func:`typeset`.
+    """A typeset table: HTML in a notebook and on a page, aligned text elsewhere. See :func:`typeset`."""
 
-    Attributes
-    ----------
-    titles : list of list of str
-        The rows of headings.
-    cells : list of list of str
-        Row by row, the row's names first.
-    """
-
-    def __init__(
-        self,
-        titles: list[list[str]],
-        cells: list[list[str]],
-        *,
-        n_names: int,
-        controls: set[int],
-        note: str,
-    ) -> None:
-        self.titles, self.cells, self.note = titles, cells, note
-        self._n_names, self._controls = n_names, controls
+    titles: list[list[str]]  # the rows of headings
+    cells: list[list[str]]  # row by row, the row's names first
+    n_names: int  # columns of names
+    controls: frozenset[int]  # rows with a grey ground
+    note: str = ""
 
     def __repr__(self) -> str:
         above = [
@@ -107,13 +90,14 @@ class TypesetTable:
     def _row(self, row: int, cells: list[str]) -> str:
         parts = []
         for column, cell in enumerate(cells):
-            if column < self._n_names:
+            text = html.escape(cell)
+            if column < self.n_names:
                 short = ' class="short"' if len(cell) <= SHORT else ""
-                parts.append(f'<th{short} scope="row">{html.escape(cell)}</th>')
-                continue
-            of_kind = ' class="number"' if NUMERIC.fullmatch(cell.strip(FIGURE_SPACE)) else ""
-            parts.append(f"<td{of_kind}>{html.escape(cell)}</td>")
-        grey = ' class="control"' if row in self._controls else ""
+                parts.append(f'<th{short} scope="row">{text}</th>')
+            else:
+                of_kind = ' class="number"' if NUMERIC.fullmatch(cell.strip(FIGURE_SPACE)) else ""
+                parts.append(f"<td{of_kind}>{text}</td>")
+        grey = ' class="control"' if row in self.controls else ""
         return f"<tr{grey}>{''.join(parts)}</tr>\n"
 
 
@@ -122,15 +106,14 @@ def typeset(
     *,
     titles: Mapping[Any, str] | None = None,
     digits: int = 3,
-    controls: Sequence[Any] | None = None,
     note: str = "",
     most_rows: int = MOST_ROWS,
 ) -> TypesetTable:
     """A table as it is printed.
 
     Columns are called by their axis titles with units, decimals stand under each other, and an index without
-    a name or meaning is left out. Counts are whole, an exact zero is ``0``, missing values are a dash, truth
-    values yes or no, and powers of ten are written as such.
+    a name or meaning is left out. Counts are whole, an exact zero is ``0``, missing values are a dash, and
+    truth values yes or no. Rows whose name says so (control, shuffled, untrained) have a grey ground.
 
     Parameters
     ----------
@@ -140,8 +123,6 @@ def typeset(
     digits : int, default 3
         Significant digits of a column's largest value. A column that is rounded to four decimals or fewer
         stays as it is.
-    controls : sequence of row names, optional
-        Rows with a grey ground; by default those whose names say so: control, shuffled, untrained...
     note : str
         A sentence below.
     most_rows : int, default 60
@@ -157,9 +138,7 @@ def typeset(
     random walk   3      12.25
     """
     frame = (
-        table.to_frame(table.name if table.name is not None else "")
-        if isinstance(table, pd.Series)
-        else table
+        table.to_frame("" if table.name is None else table.name) if isinstance(table, pd.Series) else table
     )
     shown = frame.head(most_rows)
     if len(frame) > most_rows:
@@ -169,9 +148,9 @@ def typeset(
     return TypesetTable(
         _titles(shown, len(names), titles or {}),
         [list(row) for row in zip(*names, *columns, strict=True)],
-        n_names=len(names),
-        controls=_controls(shown.index, names, controls),
-        note=note,
+        len(names),
+        _controls(shown.index) if names else frozenset(),
+        note,
     )
 
 
@@ -221,21 +200,11 @@ def _row_names(index: pd.Index) -> list[list[str]]:
     return [align_column(list(column)) for column in zip(*outer, strict=True)]
 
 
-def _controls(index: pd.Index, names: list[list[str]], controls: Sequence[Any] | None) -> set[int]:
-    if controls is not None:
-        return {_row_of(index, row) for row in controls}
-    if not names:
-        return set()
-    last = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
-    found = {row for row, name in enumerate(last) if is_control(name, row=True)}
-    return found if len(found) < len(last) else set()
-
-
-def _row_of(index: pd.Index, name: Any) -> int:
-    places = [place for place, own in enumerate(index) if own == name]
-    if not places:
-        raise ValueError(f"the table has no row {name!r}: it has {', '.join(map(str, index))}")
-    return places[0]
+def _controls(index: pd.Index) -> frozenset[int]:
+    """The rows whose name calls them a control; none where all do."""
+    words = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
+    found = frozenset(row for row, name in enumerate(words) if is_control(name, row=True))
+    return found if len(found) < len(words) else frozenset()
 
 
 # --- cells as text --------------------------------------------------------------------------------------
@@ -276,60 +245,31 @@ def _is_number(value: Any) -> bool:
 def _plain(value: Any, n_decimals: int | None = None, digits: int = 3) -> str:
     if isinstance(value, bool | np.bool):
         return "yes" if value else "no"
-    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        return ", ".join(
-            _plain(part) for part in (sorted(value) if isinstance(value, set | frozenset) else value)
-        )
-    if isinstance(value, str) and SCIENTIFIC.fullmatch(value):
-        value, digits = float(value), 2
+    if isinstance(value, set | frozenset):
+        value = sorted(value)
+    if isinstance(value, list | tuple | np.ndarray):
+        return ", ".join(map(_plain, value))
     if not _is_number(value):
-        missing = value is None or value is pd.NA or value is pd.NaT
-        return MISSING if missing else str(value)
-    amount = float(value)
+        return MISSING if value is None or value is pd.NA or value is pd.NaT else str(value)
+    amount = abs(float(value))
     if amount == 0:
         return "0"
-    if not math.isfinite(amount):
-        return number(amount).replace("-", MINUS)
-    if n_decimals is not None and round(abs(amount), n_decimals) != 0:
-        text = f"{abs(amount):,.{n_decimals}f}"
-    elif PLAIN_RANGE[0] <= abs(amount) < PLAIN_RANGE[1] or amount.is_integer():
-        text = number(abs(amount), digits=digits)
-    else:
-        text = _power_of_ten(abs(amount))
-    return f"{MINUS}{text}" if amount < 0 else text
-
-
-def _power_of_ten(amount: float) -> str:
-    """With two digits, or one where it is what rounding leaves.
-
-    >>> _power_of_ten(2.07e-18), _power_of_ten(3.21e-6)
-    ('2 × 10⁻¹⁸', '3.2 × 10⁻⁶')
-    """
-    mantissa, exponent = f"{amount:.{0 if amount < 1e-9 else 1}e}".split("e")
-    return f"{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    fixed = n_decimals is not None and math.isfinite(amount) and round(amount, n_decimals) != 0
+    text = f"{amount:,.{n_decimals}f}" if fixed else number(amount, digits=digits)
+    return f"{MINUS}{text}" if value < 0 else text
 
 
 def _decimals(amounts: np.ndarray, digits: int) -> int | None:
-    """How many decimals show so many digits of the largest and two of the least; None: each by itself."""
-    if all(float(amount).is_integer() for amount in amounts):
-        return 0
-    exact = max(_decimals_of(amount) for amount in amounts)
+    """So many as the author rounded to, or show so many digits of the largest and two of the least.
+
+    None where those are too many: then each number is written by itself.
+    """
     top, bottom = (math.floor(math.log10(end)) for end in (amounts.max(), amounts.min()))
-    n_decimals = (
-        exact if exact <= ROUNDED else min(exact, max(digits - 1 - top, min(digits - 1, 1) - bottom, 0))
-    )
-    if (
-        top + 1 + n_decimals > MOST_DIGITS
-        or not PLAIN_RANGE[0] <= amounts.min() <= amounts.max() < PLAIN_RANGE[1]
-    ):
-        return None
-    return n_decimals
-
-
-def _decimals_of(amount: float) -> int:
-    """Decimals of a number as it is written in full, but for what arithmetic, or a float32, leaves behind."""
-    _, _, after = np.format_float_positional(float(f"{amount:.7g}"), trim="-").partition(".")
-    return len(after)
+    least = max(digits - 1 - top, min(digits - 1, 1) - bottom, 0)
+    for n_decimals in [*range(ROUNDED + 1), least]:  # 1e-7: what a float32 leaves behind
+        if np.allclose(amounts, amounts.round(n_decimals), rtol=1e-7, atol=0):
+            break
+    return n_decimals if max(n_decimals, top + 1 + n_decimals) <= MOST_DIGITS or n_decimals == 0 else None
 
 
 def align_column(texts: Sequence[str]) -> list[str]:
