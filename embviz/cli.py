@@ -22,6 +22,7 @@ GONE = {  # commands and options of earlier versions, and what takes their place
     "ledger": "embviz ledger is now `python -m book ledger`, in a checkout of the book",
     "lab": "embviz lab is now `python -m book lab`, in a checkout of the book",
     "new": "embviz new is now `python -m book new`, in a checkout of the book",
+    "--rules": "--rules is gone: book/resizing/rules.py of the repository has the paper's Algorithm 1",
     "pack": "data pack is gone: copy the downloads into the folder that EMBVIZ_DATA_DIR names",
 }
 
@@ -284,12 +285,6 @@ def _add_resize(commands: Any) -> None:
         help="a random map, by default of orthonormal rows; pca: principal components of the residual stream "
         "on the text, which lose far less; repeat: each coordinate several times; zeros: zeros appended",
     )
-    resize.add_argument(
-        "--rules",
-        choices=("exact", "printed"),
-        default="exact",
-        help="printed: Algorithm 1 of the resizing paper as it is printed; default exact",
-    )
     resize.add_argument("--seed", type=int, default=0, help="seed of the random projection; default 0")
     resize.set_defaults(command=resize_model)
 
@@ -520,9 +515,7 @@ def resize_model(arguments: argparse.Namespace) -> int:
     require_free(arguments.out)
     model = load_checkpoint(arguments.checkpoint)
     tokens = _read_tokens(arguments.checkpoint, arguments.text, model.config) if arguments.text else None
-    found = resize_checkpoint(
-        model, arguments.width, how=arguments.map, rules=arguments.rules, seed=arguments.seed, tokens=tokens
-    )
+    found = resize_checkpoint(model, arguments.width, how=arguments.map, seed=arguments.seed, tokens=tokens)
     folder = save_checkpoint(found, arguments.out, tokenizer_of=arguments.checkpoint)
     table = found.summary()
     shown = {

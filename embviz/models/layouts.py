@@ -9,16 +9,16 @@ two models are compared part by part.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm, pad
 
-Tap = tuple[
-    str, int, str, str
-]  # part, layer (-1: none), module whose input is x, module whose output is f(x)
+Tap = tuple[str, int, str, str]  # part, layer (-1: none), module whose input is x, module that gives f(x)
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Branch:
 
     start: str  # the norm that reads the stream; in an encoder the module that the stream enters
     end: str  # the module whose output is added to the stream; in an encoder the norm after that sum
-    readers: tuple[str, ...] = ()
-    writer: str = ""
+    readers: tuple[str, ...]
+    writer: str
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A class of Hugging Face; without readers it can be compared, and not carried here."""
+    """Where a class of Hugging Face has its stream."""
 
     name: str  # of the class
     layers: str
@@ -46,7 +46,9 @@ class Layout:
     centered: bool = False  # LayerNorm
     after: tuple[str, ...] = ()  # norms, within a layer, whose output is in the stream, gains and all
     encoder: bool = False
-    arrays: tuple[str, ...] = field(default=("model.embed_tokens.weight",))  # (n, D), added to the stream
+    arrays: tuple[str, ...] = ("model.embed_tokens.weight",)  # (n, D), added to the stream
+    shared: Literal["", "by part", "by head"] = ""  # heads share the width: how q, k, v lie in the readers
+    conv1d: bool = False  # maps of layers are kept as (inputs, outputs)
 
 
 _QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -86,6 +88,7 @@ def _bert(name: str, prefix: str = "", head: str = "") -> Layout:
         after=("attention.output.LayerNorm", "output.LayerNorm"),
         encoder=True,
         arrays=tuple(f"{prefix}embeddings.{kind}_embeddings.weight" for kind in kinds),
+        shared="by part",
     )
 
 
@@ -97,17 +100,28 @@ LAYOUTS: Mapping[str, Layout] = {  # by the class's name
             "GPT2LMHeadModel",
             "transformer.h",
             "transformer.drop",
-            (Branch("ln_1", "attn"), Branch("ln_2", "mlp")),
+            (
+                Branch("ln_1", "attn", ("attn.c_attn",), "attn.c_proj"),
+                Branch("ln_2", "mlp", ("mlp.c_fc",), "mlp.c_proj"),
+            ),
             norm="transformer.ln_f",
             centered=True,
+            arrays=("transformer.wte.weight", "transformer.wpe.weight"),
+            shared="by part",
+            conv1d=True,
         ),
         Layout(
             "GPTNeoXForCausalLM",
             "gpt_neox.layers",
             "gpt_neox.emb_dropout",
-            (Branch("input_layernorm", "attention"), Branch("post_attention_layernorm", "mlp")),
+            (  # both read the same stream where the residual is parallel, each through its own norm
+                Branch("input_layernorm", "attention", ("attention.query_key_value",), "attention.dense"),
+                Branch("post_attention_layernorm", "mlp", ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h"),
+            ),
             norm="gpt_neox.final_layer_norm",
             centered=True,
+            arrays=("gpt_neox.embed_in.weight",),
+            shared="by head",
         ),
         _like_llama("LlamaForCausalLM"),
         _like_llama("MistralForCausalLM"),
@@ -142,21 +156,121 @@ def layout_of(model: nn.Module) -> Layout:
     found = next((LAYOUTS[name] for name in classes if name in LAYOUTS), None)
     if found is None:
         raise ValueError(f"a {type(model).__name__} is not known here: give one of {', '.join(LAYOUTS)}")
-    return found
+    old_head = found.head == "lm_head" and hasattr(model, "embed_out")  # GPT-NeoX in earlier releases
+    return dataclasses.replace(found, head="embed_out") if old_head else found
 
 
 # --- a class at another width -------------------------------------------------------------------------
 
 
-def configured(model: Any, **options: Any) -> Any:
-    """A copy of a model's configuration with other options, tried on the class.
+def arrays_of(model: Any, layout: Layout) -> dict[str, Tensor]:
+    """Arrays by name, every map as (outputs, inputs)."""
+    return _turned(model.state_dict(), layout)
+
+
+def _turned(arrays: Mapping[str, Tensor], layout: Layout) -> dict[str, Tensor]:
+    def is_conv1d(name: str, array: Tensor) -> bool:
+        return layout.conv1d and name.startswith(f"{layout.layers}.") and array.dim() == 2
+
+    return {name: array.T if is_conv1d(name, array) else array for name, array in arrays.items()}
+
+
+def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor) -> dict[str, Tensor]:
+    """Arrays of a model whose stream x is T x, maps as (outputs, inputs).
+
+    What writes to the stream is multiplied by T, what reads it by its pseudo-inverse. Gains and biases of
+    norms that read are folded into the readers. A gain g of a norm that writes becomes the vector g~ that
+    minimizes |diag(g~) T - T diag(g)|: exact where T repeats coordinates or appends zeros, and where all
+    gains are equal.
+
+    Parameters
+    ----------
+    T : float64 tensor, shape (m, D)
+        Scaled so that the mean square of a stream's coordinates stays: norms then divide by the same number.
+        Where they center, it takes the direction of ones to the direction of ones.
+    inverse : float64 tensor, shape (D, m)
+    """
+    old = arrays_of(model, layout)
+    new: dict[str, Tensor] = {}
+    m, d = T.shape
+    squares = T.square()
+
+    def reads(name: str, norm: str = "") -> None:
+        # W (g * n + b) = (W diag(g) T+) T n + W b, for n what the norm makes of x before its gains g
+        weight, bias = old[f"{name}.weight"].double(), f"{name}.bias"
+        gain: Tensor | float = 1.0
+        if norm:
+            gain = old[f"{norm}.weight"].double() + layout.offset
+            new[f"{norm}.weight"] = torch.full((m,), 1.0 - layout.offset)
+        new[f"{name}.weight"] = (weight * gain) @ inverse
+        if f"{norm}.bias" in old:
+            new[f"{norm}.bias"] = torch.zeros(m)
+            new[bias] = old.get(bias, torch.zeros(len(weight))) + weight @ old[f"{norm}.bias"].double()
+
+    def writes(name: str) -> None:
+        for kind in ("weight", "bias"):
+            if (full := f"{name}.{kind}") in old:
+                new[full] = T @ new.get(full, old[full]).double()
+
+    def norm_after(name: str) -> None:
+        total = squares.sum(1)
+        gain = squares @ (old[f"{name}.weight"].double() + layout.offset) / total.clamp_min(1e-30)
+        new[f"{name}.weight"] = torch.where(total > 0, gain, 1.0) - layout.offset
+        if f"{name}.bias" in old:
+            new[f"{name}.bias"] = T @ old[f"{name}.bias"].double()
+
+    for name in layout.arrays:
+        new[name] = old[name].double() @ T.T * ((d / m) ** 0.5 if layout.scaled else 1.0)
+    for layer in range(model.config.num_hidden_layers):
+        here = f"{layout.layers}.{layer}"
+        for branch in layout.branches:
+            for name in branch.readers:
+                reads(f"{here}.{name}", "" if layout.encoder else f"{here}.{branch.start}")
+            writes(f"{here}.{branch.writer}")
+        for name in layout.after:
+            norm_after(f"{here}.{name}")
+    if layout.encoder:  # above its layers: maps of the stream into a space as wide, and a head that reads it
+        norm_after(f"{layout.embedding}.LayerNorm")
+        for name in ("pooler.dense", "cls.predictions.transform.dense"):
+            if f"{name}.weight" in old:
+                reads(name)
+                writes(name)
+        if "cls.predictions.decoder.weight" in old:
+            norm_after("cls.predictions.transform.LayerNorm")
+            reads("cls.predictions.decoder")
+        return {**old, **new}
+    reads(layout.head, layout.norm)
+    if (bias := new.pop(f"{layout.head}.bias", None)) is not None:
+        # logits have no bias: the last norm gets one that the head reads as the same, where m < D nearly so
+        head = new[f"{layout.head}.weight"]
+        new[f"{layout.norm}.bias"] = torch.linalg.lstsq(head, bias[:, None], driver="gelsd").solution[:, 0]
+    return {**old, **new}
+
+
+def configured(model: Any, m: int, layout: Layout) -> Any:
+    """A copy of a model's configuration at width m, tried on the class.
+
+    Hidden units stay, and so do heads of a width apart from the stream's, and how many of a head's
+    coordinates rotary positions turn.
 
     Raises
     ------
     ValueError
         If Transformers refuses it: gives its reason.
     """
-    config = copy.deepcopy(model.config)
+    own = model.config
+    d, heads = own.hidden_size, own.num_attention_heads
+    options: dict[str, Any] = {"hidden_size": m, "tie_word_embeddings": False}
+    if not layout.shared:
+        options["head_dim"] = getattr(own, "head_dim", None) or d // heads
+    if getattr(own, "n_inner", 0) is None:  # of GPT-2: four times the width
+        options["n_inner"] = 4 * d
+    if hasattr(own, "use_parallel_residual"):  # of GPT-NeoX: biases of norms are folded into its attention
+        options["attention_bias"] = True
+        turned = int(d // heads * own.rope_parameters.get("partial_rotary_factor", 1.0))
+        share = min(1.0, (turned + 0.5) / max(1, m // heads))  # half of one more, against rounding
+        options["rope_parameters"] = {**own.rope_parameters, "partial_rotary_factor": share}
+    config = copy.deepcopy(own)
     try:
         for name, value in options.items():
             setattr(config, name, value)
@@ -169,103 +283,92 @@ def configured(model: Any, **options: Any) -> Any:
     return config
 
 
-def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor, heads: Mapping[str, Tensor]) -> Any:
-    """A model in its own class, its stream x replaced by T x.
-
-    What writes to the stream is multiplied by T, what reads it by its pseudo-inverse. Gains of norms that
-    read are folded into the readers. A gain g of a norm that writes becomes the vector g~ that minimizes
-    |diag(g~) T - T diag(g)|: exact where T repeats coordinates or appends zeros, and where all gains are
-    equal.
-
-    Parameters
-    ----------
-    T : float64 tensor, shape (m, D)
-        Scaled so that the mean square of a stream's coordinates stays: norms then divide by the same number.
-    inverse : float64 tensor, shape (D, m)
-    heads : mapping of names to tensors
-        Arrays of an encoder's attention that were given other heads, before the stream is carried.
-
-    Returns
-    -------
-    transformers.PreTrainedModel, float32
-
-    Raises
-    ------
-    ValueError
-        If the class cannot have this width, or an array has no place in it.
-    """
-    old = {**model.state_dict(), **heads}
-    write, read = T, inverse
-    m, d = write.shape
-    new: dict[str, Tensor] = {}
-    squares = write.square()
-
-    def reads(name: str, gain: Tensor | float = 1.0) -> None:
-        new[f"{name}.weight"] = (old[f"{name}.weight"].double() * gain) @ read
-
-    def writes(name: str) -> None:
-        for kind in ("weight", "bias"):
-            if (full := f"{name}.{kind}") in old:
-                new[full] = write @ new.get(full, old[full]).double()
-
-    def norm_after(name: str) -> None:
-        total = squares.sum(1)
-        gain = squares @ (old[f"{name}.weight"].double() + layout.offset) / total.clamp_min(1e-30)
-        new[f"{name}.weight"] = torch.where(total > 0, gain, 1.0) - layout.offset
-        if f"{name}.bias" in old:
-            new[f"{name}.bias"] = write @ old[f"{name}.bias"].double()
-
-    def norm_before(name: str) -> Tensor:
-        new[f"{name}.weight"] = torch.full((m,), 1.0 - layout.offset)
-        return old[f"{name}.weight"].double() + layout.offset
-
-    for name in layout.arrays:
-        new[name] = old[name].double() @ write.T * ((d / m) ** 0.5 if layout.scaled else 1.0)
-    for layer in range(model.config.num_hidden_layers):
-        here = f"{layout.layers}.{layer}"
-        for branch in layout.branches:
-            gain = 1.0 if layout.encoder else norm_before(f"{here}.{branch.start}")
-            for name in branch.readers:
-                reads(f"{here}.{name}", gain)
-            writes(f"{here}.{branch.writer}")
-        for name in layout.after:
-            norm_after(f"{here}.{name}")
-    if layout.encoder:
-        norm_after(f"{layout.embedding}.LayerNorm")
-        _carry_top(old, reads, writes, norm_after)
-    else:
-        reads(layout.head, norm_before(layout.norm))
-    return _made(model, {**old, **new}, m, layout)
-
-
-def _carry_top(old: Mapping[str, Tensor], reads: Any, writes: Any, norm_after: Any) -> None:
-    """What a BERT has above its layers: maps of the stream into a space as wide, and a head that reads it."""
-    for name in ("pooler.dense", "cls.predictions.transform.dense"):
-        if f"{name}.weight" in old:
-            reads(name)
-            writes(name)
-    if "cls.predictions.decoder.weight" in old:
-        norm_after("cls.predictions.transform.LayerNorm")
-        reads("cls.predictions.decoder")
-
-
-def width_options(model: Any, m: int, layout: Layout) -> dict[str, Any]:
-    """Options of a configuration of width m: heads of a width apart from the stream's stay as they are."""
-    options: dict[str, Any] = {"hidden_size": m, "tie_word_embeddings": False}
-    if not layout.encoder:
-        own = model.config
-        options["head_dim"] = getattr(own, "head_dim", None) or own.hidden_size // own.num_attention_heads
-    return options
-
-
-def _made(model: Any, arrays: Mapping[str, Tensor], m: int, layout: Layout) -> Any:
-    made = type(model)(configured(model, **width_options(model, m, layout))).eval()
-    wanted = made.state_dict()
-    if left := [name for name in arrays if name not in wanted]:
-        raise ValueError(f"the array {left[0]} has no place in a {type(model).__name__}")
-    made.load_state_dict({name: arrays[name].to(array.dtype) for name, array in wanted.items()})
+def in_class(model: Any, layout: Layout, m: int, arrays: Mapping[str, Tensor]) -> Any:
+    """A float32 model of another's class and options at width m; biases without an array are 0."""
+    made = type(model)(configured(model, m, layout)).eval()
+    wanted, arrays = made.state_dict(), _turned(arrays, layout)
+    for name, array in arrays.items():
+        if name not in wanted or wanted[name].shape != array.shape:
+            raise ValueError(f"the array {name} has no place in a {type(model).__name__} of another width")
+    new = {name: arrays.get(name, torch.zeros_like(array)) for name, array in wanted.items()}
+    made.load_state_dict({name: array.to(wanted[name].dtype) for name, array in new.items()})
     made.generation_config = copy.deepcopy(getattr(model, "generation_config", None))
     return made
+
+
+# --- heads that share the width -----------------------------------------------------------------------
+
+
+def fit_heads(
+    arrays: dict[str, Tensor], model: Any, layout: Layout, T: Tensor, ids: Tensor
+) -> dict[str, Tensor]:
+    """Carried arrays with heads of m / H coordinates, where the class has no others.
+
+    Wider heads get coordinates of 0; narrower ones keep those that matter most to their products on the
+    strings of tokens `ids` (B, T + 1).
+    """
+    heads, (m, d) = model.config.num_attention_heads, T.shape
+    width, new = d // heads, m // heads
+    if not layout.shared or new == width:
+        return arrays
+    branch = layout.branches[0]
+    layers = [f"{layout.layers}.{layer}" for layer in range(model.config.num_hidden_layers)]
+    starts = [f"{here}.{branch.start}" for here in layers]
+    states = [recorded(model, starts, [], string[None, :-1]) for string in ids] if new < width else []
+    # softmax divides by the root of a head's width: its queries make up for that
+    rescaled = (new / width) ** 0.5 if getattr(model.config, "scale_attn_weights", True) else 1.0
+    found = {}
+    for here, start in zip(layers, starts, strict=True):
+        qkv, out = _by_head(arrays, layout, here, heads)
+        if new > width:
+            qkv, out = (pad(one, (0, 0, 0, new - width)) for one in (qkv, out))
+        else:
+            x = torch.cat([one[f">{start}"][0] for one in states]).double() @ T.T
+            x = x if layout.encoder else layer_norm(x, (m,))
+            qkv, out = narrowed(qkv, out, new, torch.cat([x, x.new_ones(len(x), 1)], dim=1))
+        qkv[0] *= rescaled
+        rows = (qkv.transpose(0, 1) if layout.shared == "by head" else qkv).flatten(0, 2)
+        for name, part in zip(branch.readers, rows.chunk(len(branch.readers)), strict=True):
+            found[f"{here}.{name}.weight"], found[f"{here}.{name}.bias"] = part[:, :-1], part[:, -1]
+        found[f"{here}.{branch.writer}.weight"] = out.flatten(0, 1).T
+    return arrays | found
+
+
+def _by_head(arrays: Mapping[str, Tensor], layout: Layout, here: str, heads: int) -> tuple[Tensor, Tensor]:
+    """Queries, keys and values of a layer (3, H, W, m + 1), biases last, and what writes them (H, W, m)."""
+    branch = layout.branches[0]
+    weights, biases = (
+        torch.cat([arrays[f"{here}.{name}.{kind}"].double() for name in branch.readers])
+        for kind in ("weight", "bias")
+    )
+    rows = torch.cat([weights, biases[:, None]], dim=1)  # a bias is one more input, which is 1
+    if layout.shared == "by head":
+        qkv = rows.unflatten(0, (heads, 3, -1)).transpose(0, 1)
+    else:
+        qkv = rows.unflatten(0, (3, heads, -1))
+    return qkv, arrays[f"{here}.{branch.writer}.weight"].double().T.unflatten(0, (heads, -1))
+
+
+def narrowed(qkv: Tensor, out: Tensor, new: int, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each head's products, of queries with keys and of values with what writes them, at a lower rank.
+
+    The rank is the best for what is read, x (n, m + 1). Of keys the mean is left out: a product that is the
+    same with all keys takes no part in a softmax.
+    """
+    query, key, value = qkv  # (H, W, m + 1) each
+    to_query, to_key = _lower_rank(query @ x.T, key @ (x - x.mean(0)).T, new)
+    to_out, to_value = _lower_rank(out, value @ x.T, new)
+    return torch.stack([to_query @ query, to_key @ key, to_value @ value]), to_out @ out
+
+
+def _lower_rank(a: Tensor, b: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """Maps (H, rank, W) of a (H, W, p) and of b (H, W, q) that leave the best products a'b of that rank."""
+    r_a, r_b = (torch.linalg.qr(part.mT)[1] for part in (a, b))  # (H, W, W)
+    left, values, right = torch.linalg.svd(r_a @ r_b.mT)
+    roots = values[:, None, :rank].sqrt()
+    of_a = torch.linalg.pinv(r_a, rtol=1e-9) @ (left[..., :rank] * roots)
+    of_b = torch.linalg.pinv(r_b, rtol=1e-9) @ (right.mT[..., :rank] * roots)
+    return of_a.mT, of_b.mT
 
 
 # --- two models, part by part -------------------------------------------------------------------------
@@ -279,14 +382,11 @@ def taps(layout: Layout, model: Any) -> list[Tap]:
         for part, branch in zip(("attention", "MLP"), layout.branches, strict=True):
             start = "" if layout.encoder else f"{here}.{branch.start}"
             found.append((part, layer, start, f"{here}.{branch.end}"))
+    if not layout.encoder:
+        return [*found, ("last norm and head", -1, layout.norm, layout.head)]
     modules = dict(model.named_modules())
-    if layout.encoder:
-        tops = [("pooler", "pooler"), ("head", layout.head)]
-        found += [(part, -1, "", name) for part, name in tops if name and modules.get(name) is not None]
-    else:
-        head = layout.head if layout.head in modules else "embed_out"  # GPT-NeoX in earlier releases
-        found.append(("last norm and head", -1, layout.norm, head))
-    return found
+    tops = [("pooler", "pooler"), ("head", layout.head)]
+    return found + [(part, -1, "", name) for part, name in tops if name and modules.get(name) is not None]
 
 
 def _first(output: Any) -> Tensor:
@@ -295,22 +395,21 @@ def _first(output: Any) -> Tensor:
 
 
 @torch.no_grad()
-def recorded(model: Any, places: list[Tap], tokens: Tensor) -> dict[str, Tensor]:
-    """Inputs of the modules where parts start and outputs of those where they end, by ">name" and "name>"."""
+def recorded(model: Any, starts: Sequence[str], ends: Sequence[str], tokens: Tensor) -> dict[str, Tensor]:
+    """Inputs of modules `starts` and outputs of modules `ends`, by ">name" and "name>"."""
     modules, found = dict(model.named_modules()), dict[str, Tensor]()
-    hooks = []
-    for _part, _layer, start, end in places:
-        if start:
-            hooks.append(
-                modules[start].register_forward_pre_hook(
-                    lambda _module, given, name=f">{start}": found.__setitem__(name, given[0])
-                )
-            )
-        hooks.append(
-            modules[end].register_forward_hook(
-                lambda _module, _given, output, name=f"{end}>": found.__setitem__(name, _first(output))
-            )
+    hooks = [
+        modules[name].register_forward_pre_hook(
+            lambda _module, given, name=name: found.__setitem__(f">{name}", given[0])
         )
+        for name in starts
+    ]
+    hooks += [
+        modules[name].register_forward_hook(
+            lambda _module, _given, output, name=name: found.__setitem__(f"{name}>", _first(output))
+        )
+        for name in ends
+    ]
     try:
         model(tokens)
     finally:
@@ -335,7 +434,8 @@ def part_errors(old: Any, new: Any, layout: Layout, T: Tensor, tokens: Tensor) -
     The resizing paper, eq. 1, part by part.
     """
     places = taps(layout, new)
-    states = recorded(old, places, tokens)
+    starts, ends = [one for *_, one, _ in places if one], [one for *_, one in places]
+    states = recorded(old, starts, ends, tokens)
     along = T.T.to(next(iter(states.values())))
     modules, errors = dict(new.named_modules()), dict[str, float]()
     hooks = []

@@ -9,13 +9,11 @@ an option of the configuration, and stays.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -30,28 +28,23 @@ from torch.nn.functional import cross_entropy
 from embviz import projections
 from embviz.files.pretrained import load_pretrained, quietly
 from embviz.memory import require_memory
-from embviz.models.decoder import Decoder, DecoderBlock, nearest_multiples, with_weights
-from embviz.models.huggingface import FAMILIES, HEADS, family, from_hf, in_float32, to_hf, unwrapped
 from embviz.models.layouts import (
     KINDS,
     Layout,
     carry,
     configured,
+    fit_heads,
+    in_class,
     layout_of,
     part_errors,
     recorded,
     taps,
-    width_options,
 )
-from embviz.models.resizing import Resized, resize
 from embviz.projections import Projection
 
 Map = Literal["orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"]
-Rules = Literal["exact", "printed"]
-BY_DECODER = ("gpt2", "gpt_neox")  # families whose heads or norms a decoder has to change first
 EXACT = 1e-4  # relative error in float32 under which a part counts as carried exactly
 N_TRIED = 32  # tokens of a string, drawn at random, where no text is given
-BYTES_A_PARAMETER = 28  # the original, two decoders in float32, and one in float64
 HALF = (torch.float16, torch.bfloat16)
 TYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
 SIZES = (  # of a configuration
@@ -273,28 +266,24 @@ def resize_checkpoint(
     m: int,
     *,
     how: Map = "orthonormal",
-    rules: Rules = "exact",
     seed: int = 0,
     tokens: Tensor | None = None,
 ) -> ResizedCheckpoint:
     """Carry a language model of Hugging Face to another width, in its own class.
 
-    By the exact rules gains and biases of norms are folded into the maps that read them, and heads keep their
-    coordinates. Grouped queries stay grouped, and scaled rotary positions, norms within heads and caps on
-    logits stay as they are. Hidden units of the MLPs stay under both rules.
+    Every state x of its stream becomes T x. Gains and biases of norms that read it are folded into the maps
+    behind them. Grouped queries stay grouped, and scaled rotary positions, norms within heads, caps on logits
+    and hidden units of the MLPs stay as they are.
 
     Parameters
     ----------
-    model : one of the classes in :data:`embviz.models.layouts.LAYOUTS`, or a subclass
+    model : one of the classes in :data:`embviz.models.layouts.LAYOUTS`, or a subclass, or compiled
     m : int
         The new width: what the class allows, often a multiple of its heads; of GPT-NeoX at least the old one.
     how : str
         A random map, "orthonormal" (rows, or columns where m is above the old width), "gaussian",
         "rademacher", "sparse" or "hadamard"; "pca": the leading principal directions of the stream on
         `tokens`; "repeat": each coordinate m / D times; "zeros": zeros appended.
-    rules : "exact" or "printed"
-        "printed" is Algorithm 1 of the resizing paper: plain heads, gains dropped, centering kept, maps of
-        the MLP as written. It is for GPT-2, Llama, Mistral and GPT-NeoX.
     seed : int
         Of the random map.
     tokens : integer tensor, shape (B, T + 1), optional
@@ -303,42 +292,40 @@ def resize_checkpoint(
 
     Raises
     ------
-    ValueError
-        If the family or an option of it is not known here, or can't have this width, or `tokens` don't fit;
-        if its logits are all equal (weights of zeros), or NaN or infinite.
     MemoryError
         If it doesn't fit, with the estimate.
     """
-    for name, given, known in (("map", how, Map), ("rules", rules, Rules)):
-        if given not in get_args(known):
-            raise ValueError(f"no {name} {given!r}: choose one of {', '.join(get_args(known))}")
-    model = unwrapped(model)
+    if how not in get_args(Map):
+        raise ValueError(f"no map {how!r}: choose one of {', '.join(get_args(Map))}")
+    model = _inside(model)
     layout = layout_of(model)
+    _require_width(model, layout, m, how)
     n_parameters = sum(array.numel() for array in model.parameters())
+    # the original in float32, perhaps twice; its arrays at the new width in float64, and a model of them
+    n_bytes = 8 * n_parameters + 12 * n_parameters * m // model.config.hidden_size
     require_memory(
-        BYTES_A_PARAMETER * n_parameters,
+        n_bytes,
         what=f"carrying {n_parameters:,} parameters",
         instead="take a smaller model, or a machine with more memory",
     )
     dtype = getattr(model.config, "dtype", None) or torch.float32
-    own = next(model.parameters()).dtype
-    old = model if own == torch.float32 else in_float32(model)
-    _require_width(old, layout, m, how, rules)
+    plain = next(model.parameters()).dtype == torch.float32 and not model.training
+    old = model if plain else _in_float32(model)
     _require_answers(old)
     if tokens is None and how == "pca":
         raise ValueError("principal components need a text: give one, or choose the map 'orthonormal'")
     seen, held_out = _halves(_tokens(old) if tokens is None else tokens, old)
-    if rules == "printed" or not layout.branches[0].readers:
-        projection, new, notes = _by_decoder(old, layout, m, how, rules, seed, seen)
-    else:
-        projection, new, notes = _in_class(old, layout, m, how, seed, seen)
-    notes = [*_notes(old, new, layout, how, rules, text=tokens is not None), *notes]
-    T = projection.matrix
-    across = torch.from_numpy(np.ascontiguousarray(T))
-    unrounded = part_errors(old, new, layout, across, held_out[:1, :-1]) if dtype in HALF else None
-    _round(new, dtype)
+    projection = _map(old, layout, m, how, seed, seen)
+    T = torch.from_numpy(np.ascontiguousarray(projection.matrix))
+    inverse = torch.from_numpy(np.ascontiguousarray(projection.pseudo_inverse()))
+    arrays = fit_heads(carry(old, layout, T, inverse), old, layout, T, seen)
+    new = in_class(old, layout, m, arrays)
+    notes = _notes(old, new, layout, how, text=tokens is not None)
+    unrounded = part_errors(old, new, layout, T, held_out[:1, :-1]) if dtype in HALF else None
+    for parameter in new.parameters():  # as a file holds them; angles of rotary positions are in no file
+        parameter.data = parameter.data.to(dtype).float()
     table = pd.DataFrame([place[:2] for place in taps(layout, new)], columns=["part", "layer"])
-    table["error"] = part_errors(old, new, layout, across, held_out[:1, :-1])
+    table["error"] = part_errors(old, new, layout, T, held_out[:1, :-1])
     if unrounded is not None:
         table["unrounded"] = unrounded
         notes.append(
@@ -358,57 +345,23 @@ def resize_checkpoint(
     )
 
 
-def _in_class(
-    old: Any, layout: Layout, m: int, how: Map, seed: int, seen: Tensor
-) -> tuple[Projection, Any, list[str]]:
-    """A model carried in its own class; T is scaled so that norms, which divide by m, need no other gain."""
-    d = old.config.hidden_size
-    gram = _gram(old, layout, seen) if how == "pca" and m < d else None
-    drawn, energy = _map(how, m, d, seed, gram, layout.centered)
-    scale = (m / (d * energy)) ** 0.5
-    projection = Projection(drawn.family, drawn.matrix * scale, drawn.scale * scale)
-    heads = _encoder_heads(old, layout, m, seen) if layout.encoder else {}
-    T, inverse = (
-        torch.from_numpy(np.ascontiguousarray(matrix))
-        for matrix in (projection.matrix, projection.pseudo_inverse())
-    )
-    new = carry(old, layout, T, inverse, heads)
-    exact = how == "repeat" or (how == "zeros" and not layout.centered)
-    notes = []
-    if layout.after and not exact:
-        notes.append(
-            "the gains of norms that write to the stream have no exact form in another basis: the nearest "
-            "vectors stand in for them; the map 'repeat' carries them exactly"
-        )
-    return projection, new, notes
+def _inside(model: Any) -> Any:
+    """The model inside ``torch.compile`` or DataParallel."""
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    while hasattr(model, "_orig_mod") or isinstance(model, parallel):
+        model = getattr(model, "_orig_mod", None) or model.module
+    return model
 
 
-def _by_decoder(
-    old: Any, layout: Layout, m: int, how: Map, rules: Rules, seed: int, seen: Tensor
-) -> tuple[Projection, Any, list[str]]:
-    """A model carried as a decoder, and put back into its class."""
-    kind, decoder = cast(str, family(old)), from_hf(old)
-    decoder = decoder if rules == "exact" else decoder.double()  # T+ of a square Gaussian map is large
-    d, exact = decoder.config.embedding_dim, rules == "exact"
-    gram = _gram(old, layout, seen) if how == "pca" and m < d else None
-    projection, energy = _map(how, m, d, seed, gram, layout.centered and exact)
-    options: dict[str, Any] = {} if exact else {"attention": "plain", "gains": "drop", "reading": "written"}
-    found: Resized = resize(
-        decoder, m, projection=projection, seed=seed, energy=energy, centering="keep", **options
-    )
-    new = found.model
-    if exact:
-        new = _fit_heads(_bias_into_norm(new), m, kind, seen)
-    narrower = exact and m < d
-    bias = "the last norm's bias, which no narrower head can read in full, is fitted to it"
-    notes = [bias] if narrower else [] if exact else list(found.notes)
-    return projection, _in_class_of(old, new, kind).float(), notes
-
-
-def _round(model: nn.Module, dtype: torch.dtype) -> None:
-    """Parameters as a file of that type holds them; angles of rotary positions are in no file."""
-    for parameter in model.parameters():
-        parameter.data = parameter.data.to(dtype).float()
+def _in_float32(model: Any) -> Any:
+    """A copy in 32 bits for use, the angles of its positions computed again: a cast model rounds them."""
+    copied = copy.deepcopy(model).float().eval()
+    for part in copied.modules():
+        if "inv_freq" in dict(part.named_buffers(recurse=False)):
+            exact = type(part)(config=part.config)
+            for name, buffer in exact.named_buffers(recurse=False):
+                setattr(part, name, buffer.to(getattr(part, name).device))
+    return copied
 
 
 def _require_answers(model: Any) -> None:
@@ -436,10 +389,9 @@ def _answer(model: Any, tokens: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _errors_and_losses(
-    old: Any, new: Any, layout: Layout, T: np.ndarray, ids: Tensor
+    old: Any, new: Any, layout: Layout, T: Tensor, ids: Tensor
 ) -> tuple[float, tuple[float, float]]:
     """Relative error of logits (of last states without a head), and losses; a string at a time."""
-    along = torch.from_numpy(np.ascontiguousarray(T.T)).double()
     apart = spread = 0.0
     losses: list[tuple[Tensor, Tensor]] = []
     for string in ids:
@@ -452,7 +404,7 @@ def _errors_and_losses(
             expected = expected.double()
             centered = expected - expected.mean(-1, keepdim=True)
         else:
-            centered = expected = expected.double() @ along
+            centered = expected = expected.double() @ T.T
         apart += float((found.double() - expected).square().sum())
         spread += float(centered.square().sum())
     means = [float(torch.cat(one).mean()) for one in zip(*losses, strict=True)] or [0.0, 0.0]
@@ -481,35 +433,29 @@ def _n_bytes(model: nn.Module, dtype: torch.dtype) -> int:
     return sum(array.numel() for array in model.parameters()) * torch.empty((), dtype=dtype).element_size()
 
 
-def _require_width(model: Any, layout: Layout, m: int, how: Map, rules: Rules) -> None:
-    """Refuse a width that the map, the rules or the class does not allow, before any work."""
-    config, name = model.config, layout.name
-    heads, d = config.num_attention_heads, config.hidden_size
+def _require_width(model: Any, layout: Layout, m: int, how: Map) -> None:
+    """Refuse a width that the map or the class does not allow, before any work."""
+    name, heads, d = layout.name, model.config.num_attention_heads, model.config.hidden_size
     if m < 2:
         raise ValueError(f"the width is {m}: two dimensions are the least")
     if (how == "repeat" and m % d) or (how == "zeros" and m < d):
         allowed = f"a multiple of {d}" if how == "repeat" else f"{d} or more"
         raise ValueError(f"the map {how!r} makes no width of {m}: take {allowed}")
-    if rules == "printed" and family(model) is None:
+    below = m // heads * heads
+    multiples = f"{below} or {below + heads}" if below else f"{heads}"
+    if layout.shared and m % heads:
         raise ValueError(
-            f"the printed rules are known for {', '.join(FAMILIES.values())}, and this is a {name}: take the "
-            "rules 'exact'"
+            f"a {name} wants a width that its {heads} heads divide, and {m} is none: take {multiples}"
         )
-    if (rules == "printed" or family(model) in BY_DECODER) and m % heads:
-        raise ValueError(
-            f"a {name} wants a width that its {heads} heads divide, and {m} is none: take "
-            f"{nearest_multiples(m, heads)}"
-        )
-    if family(model) == "gpt_neox" and m < d:
+    if layout.shared == "by head" and m < d:
         raise ValueError(
             f"a {name} of width {m} would have heads of {m // heads} coordinates instead of "
             f"{d // heads}, and rotary positions turn fixed pairs of them: take a width from {d} on"
         )
-    if layout.branches[0].readers:
-        try:
-            configured(model, **width_options(model, m, layout))
-        except ValueError as error:
-            raise ValueError(f"{error}; its {heads} heads divide {nearest_multiples(m, heads)}") from error
+    try:
+        configured(model, m, layout)
+    except ValueError as error:
+        raise ValueError(f"{error}; its {heads} heads divide {multiples}") from error
 
 
 # --- the map ------------------------------------------------------------------------------------------
@@ -538,18 +484,17 @@ def _complement(n: int) -> np.ndarray:
     return np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
 
 
-def _map(
-    how: Map, m: int, d: int, seed: int, gram: np.ndarray | None, centered: bool
-) -> tuple[Projection, float]:
-    """T, and the share of the stream's energy that it keeps, as norms see it.
+def _map(model: Any, layout: Layout, m: int, how: Map, seed: int, seen: Tensor) -> Projection:
+    """T, scaled so that the stream's mean square stays as it is: norms divide by it.
 
-    With `centered` it keeps the direction of ones, and acts on the complement as asked.
+    Where norms center, it keeps the direction of ones, and acts on the complement as asked.
     """
+    d, less = model.config.hidden_size, int(layout.centered)
     if how == "repeat":
-        return projections.Projection.from_matrix(np.tile(np.eye(d), (m // d, 1)) / np.sqrt(m // d)), 1.0
-    less = int(centered)
+        return projections.Projection.from_matrix(np.tile(np.eye(d), (m // d, 1)))
+    gram = _gram(model, layout, seen) if how == "pca" and m < d else None
     if gram is not None:
-        basis = _complement(d) if centered else np.eye(d)
+        basis = _complement(d) if less else np.eye(d)
         values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
         inner = projections.pca(np.sqrt(values.clip(0))[:, None] * vectors.T, m - less)
     elif how == "zeros":
@@ -557,12 +502,13 @@ def _map(
     else:
         drawn = "orthonormal" if how == "pca" else how
         inner = projections.draw(drawn, m - less, d - less, seed=seed, scaling="unit")
-    projection = _ones_kept(inner.matrix) if centered else inner
-    energy = inner.scale**2 * min(m - less, d - less) / (d - less)
+    T = _ones_kept(inner.matrix).matrix if less else inner.matrix
+    energy = inner.scale**2 * min(m - less, d - less) / (d - less)  # |T x|^2 / |x|^2, as norms see it
     if gram is not None:
-        T = projection.matrix
         energy = float(np.trace(T @ gram @ T.T) / np.trace(gram))
-    return projection, energy
+    scale = (m / (d * energy)) ** 0.5
+    family = "given" if less else inner.family
+    return Projection(family, T * scale, inner.scale * scale)
 
 
 def _gram(model: Any, layout: Layout, ids: Tensor) -> np.ndarray:
@@ -570,175 +516,25 @@ def _gram(model: Any, layout: Layout, ids: Tensor) -> np.ndarray:
 
     They are as norms see them: centered where the norms center, and each state over its length.
     """
-    places = taps(layout, model)
+    places, starts, ends = taps(layout, model), list[str](), list[str]()
     if layout.encoder:
-        names = [f"{end}>" for part, _, _, end in places if part not in ("pooler", "head")]
+        ends = [end for part, _, _, end in places if part not in ("pooler", "head")]
     else:
-        names = [f">{start}" for part, _, start, _ in places if start and part != "MLP"]
+        starts = [start for part, _, start, _ in places if start and part != "MLP"]
     total = np.zeros((model.config.hidden_size,) * 2)
     for string in ids:
-        states = recorded(model, places, string[None, :-1])
-        for name in names:
-            x = states[name][0].double().numpy()
+        for states in recorded(model, starts, ends, string[None, :-1]).values():
+            x = states[0].double().numpy()
             x = x - x.mean(axis=1, keepdims=True) if layout.centered else x
             x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
             total += x.T @ x
     return total
 
 
-# --- what a class has no place for --------------------------------------------------------------------
-
-
-def _bias_into_norm(model: Decoder) -> Decoder:
-    """A bias of logits as one of the last norm, as near as the head can give it: exact where it can."""
-    if not model.config.head_bias:
-        return model
-    config = dataclasses.replace(model.config, head_bias=False, norm_biases=True)
-    weights = dict(model.state_dict())
-    bias, head = weights.pop("head_bias").double(), model.head.detach().double()
-    for name, array in Decoder(config, seed=0).state_dict().items():
-        weights.setdefault(name, torch.zeros_like(array))
-    weights["norm.bias"] = torch.linalg.lstsq(head, bias[:, None], driver="gelsd").solution[:, 0].float()
-    return with_weights(config, weights)
-
-
-def _fit_heads(model: Decoder, m: int, kind: str, ids: Tensor) -> Decoder:
-    """Heads of m / H coordinates, where the class has no others."""
-    config = model.config
-    width, new = config.head_width, m // config.n_heads
-    if kind not in ("gpt2", "gpt_neox") or new == width:
-        return model
-    weights = dict(model.state_dict())
-    for layer in range(config.n_layers):
-        here = f"blocks.{layer}.attention"
-        if new > width:
-            weights |= _widened(weights, here, config.n_heads, new)
-        else:
-            weights |= _narrowed(weights, here, config.n_heads, new, _read_by(model, layer, ids))
-    more: dict[str, Any] = {"head_dim": 0, "attention_scale": config.scale}
-    if kind == "gpt_neox":  # as many coordinates turn as before; half of one more, against rounding
-        more["rotary_share"] = min(1.0, (config.rotary_width + 0.5) / new)
-    return with_weights(dataclasses.replace(config, **more), weights)
-
-
-@torch.no_grad()
-def _read_by(model: Decoder, layer: int, ids: Tensor) -> Tensor:
-    """What a layer's attention reads, (n, m + 1) float64: its norm's answers, and a 1 for biases."""
-    block = model.blocks[layer]
-    assert isinstance(block, DecoderBlock)
-    found = [block.before[0](model.hidden(string[None, :-1], layer))[0] for string in ids]
-    x = torch.cat(found).double()
-    return torch.cat([x, x.new_ones(len(x), 1)], dim=1)
-
-
-def _widened(weights: Mapping[str, Tensor], here: str, n_heads: int, new: int) -> dict[str, Tensor]:
-    """Each head with coordinates of 0 after its own."""
-    found = {}
-    for name in ("query.weight", "query.bias", "key.weight", "key.bias", "value.weight", "value.bias"):
-        if (full := f"{here}.{name}") in weights:
-            by_head = weights[full].unflatten(0, (n_heads, -1))
-            more = by_head.new_zeros(n_heads, new - by_head.shape[1], *by_head.shape[2:])
-            found[full] = torch.cat([by_head, more], dim=1).flatten(0, 1)
-    out = weights[f"{here}.out.weight"].unflatten(1, (n_heads, -1))
-    more = out.new_zeros(*out.shape[:2], new - out.shape[2])
-    return found | {f"{here}.out.weight": torch.cat([out, more], dim=2).flatten(1, 2)}
-
-
-def _narrowed(
-    weights: Mapping[str, Tensor], here: str, n_heads: int, new: int, x: Tensor
-) -> dict[str, Tensor]:
-    """Each head's products, of queries with keys and of values with what writes them, at a lower rank.
-
-    The rank is the best for what is read, x (n, m + 1). Of keys the mean is left out: a product that is the
-    same with all keys takes no part in a softmax.
-    """
-
-    def read(name: str) -> Tensor:  # (H, W, m + 1): a bias is one more input, which is 1
-        rows = weights[f"{here}.{name}.weight"]
-        bias = weights.get(f"{here}.{name}.bias", rows.new_zeros(len(rows)))
-        both = torch.cat([rows, bias[:, None]], dim=1)
-        return both.unflatten(0, (n_heads, -1)).double()
-
-    out = weights[f"{here}.out.weight"].unflatten(1, (n_heads, -1)).movedim(1, 0).mT.double()  # (H, W, m)
-    query, key, value = (read(name) for name in ("query", "key", "value"))
-    to_query, to_key = _lower_rank(query @ x.T, key @ (x - x.mean(0)).T, new)
-    to_out, to_value = _lower_rank(out, value @ x.T, new)
-    found = {}
-    for name, both in (("query", to_query @ query), ("key", to_key @ key), ("value", to_value @ value)):
-        rows = both.flatten(0, 1).to(weights[f"{here}.query.weight"])
-        found[f"{here}.{name}.weight"], found[f"{here}.{name}.bias"] = rows[:, :-1].contiguous(), rows[:, -1]
-    narrow = (to_out @ out).movedim(-1, 0).flatten(1, 2)  # (m, H w)
-    return found | {f"{here}.out.weight": narrow.to(rows).contiguous()}
-
-
-def _lower_rank(a: Tensor, b: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Maps (H, rank, W) of a (H, W, p) and of b (H, W, q) that leave the best products a'b of that rank."""
-    r_a, r_b = (torch.linalg.qr(part.mT)[1] for part in (a, b))  # (H, W, W)
-    left, values, right = torch.linalg.svd(r_a @ r_b.mT)
-    roots = values[:, None, :rank].sqrt()
-    of_a = torch.linalg.pinv(r_a, rtol=1e-9) @ (left[..., :rank] * roots)
-    of_b = torch.linalg.pinv(r_b, rtol=1e-9) @ (right.mT[..., :rank] * roots)
-    return of_a.mT, of_b.mT
-
-
-def _encoder_heads(model: Any, layout: Layout, m: int, ids: Tensor) -> dict[str, Tensor]:
-    """Arrays of an encoder's attention with heads of m / H coordinates, queries scaled for that width."""
-    heads = model.config.num_attention_heads
-    width, new = model.config.hidden_size // heads, m // heads
-    if new == width:
-        return {}
-    places, arrays = taps(layout, model), model.state_dict()
-    read = [recorded(model, places, string[None, :-1]) for string in ids] if new < width else []
-    found: dict[str, Tensor] = {}
-    for layer in range(model.config.num_hidden_layers):
-        here = f"{layout.layers}.{layer}.attention"
-        theirs = {"out": f"{here}.output.dense", **{n: f"{here}.self.{n}" for n in ("query", "key", "value")}}
-        own = {f"a.{n}.{k}": arrays[f"{name}.{k}"] for n, name in theirs.items() for k in ("weight", "bias")}
-        if new > width:
-            own |= _widened(own, "a", heads, new)
-        else:
-            x = torch.cat([states[f"{places[2 * layer][3]}>"][0] for states in read]).double()
-            own |= _narrowed(own, "a", heads, new, torch.cat([x, x.new_ones(len(x), 1)], dim=1))
-        for kind in ("weight", "bias"):
-            own[f"a.query.{kind}"] = own[f"a.query.{kind}"] * (new / width) ** 0.5
-        found |= {f"{name}.{k}": own[f"a.{n}.{k}"] for n, name in theirs.items() for k in ("weight", "bias")}
-    return found
-
-
-# --- back into the class ------------------------------------------------------------------------------
-
-
-def _in_class_of(original: Any, decoder: Decoder, kind: str) -> Any:
-    """A model of the original's class and options, at the decoder's width."""
-    made = to_hf(decoder, allowed=1e-2)  # large queries and keys enlarge what float32 leaves of an angle
-    m = decoder.config.embedding_dim
-    options: dict[str, Any] = {"tie_word_embeddings": decoder.config.tied}
-    if kind == "gpt2":
-        options |= {"n_embd": m, "n_inner": decoder.config.mlp_dim, "scale_attn_weights": True}
-        options["layer_norm_epsilon"] = made.config.layer_norm_epsilon
-    elif kind == "gpt_neox":
-        options |= {"hidden_size": m, "attention_bias": True, "rope_parameters": made.config.rope_parameters}
-        options["layer_norm_eps"] = made.config.layer_norm_eps
-    else:
-        heads = {"head_dim": decoder.config.head_width, "num_key_value_heads": decoder.config.n_heads}
-        options |= {"hidden_size": m, "rms_norm_eps": made.config.rms_norm_eps, **heads}
-    model = type(original)(configured(original, **options)).eval()
-    arrays = made.state_dict()
-    wanted = model.state_dict()
-    left = [name for name in arrays if name not in wanted and arrays[name].any()]
-    if left:
-        raise ValueError(f"the array {left[0]} has no place in a {type(original).__name__}")
-    head = next(name for name in HEADS if name in wanted)
-    arrays.setdefault(head, decoder.head.detach())
-    model.load_state_dict({name: arrays[name] for name in wanted})
-    model.generation_config = copy.deepcopy(original.generation_config)
-    return model
-
-
 # --- the report ---------------------------------------------------------------------------------------
 
 
-def _notes(old: Any, new: Any, layout: Layout, how: Map, rules: Rules, *, text: bool) -> list[str]:
+def _notes(old: Any, new: Any, layout: Layout, how: Map, *, text: bool) -> list[str]:
     """What is not carried, or changed its form."""
     (d, width), (m, new_width) = ((one.config.hidden_size, _head_width(one.config)) for one in (old, new))
     notes = []
@@ -763,17 +559,24 @@ def _notes(old: Any, new: Any, layout: Layout, how: Map, rules: Rules, *, text: 
         )
     if layout.head and old.config.tie_word_embeddings and not new.config.tie_word_embeddings:
         notes.append("the head is an array of its own now: the last norm's gains are folded into it")
-    if new_width < width and rules == "exact":
+    if new_width < width:
         notes.append(
             f"heads share the width: of {width} coordinates each keeps {new_width}, "
             "those that matter most to its products"
         )
-    if new_width > width and rules == "exact":
+    if new_width > width:
         notes.append(f"heads share the width: each has {new_width - width} more, of 0")
     if how == "repeat" and m > d:
         notes.append("copies of a coordinate have equal gradients, so that fine-tuning leaves them equal")
     if how == "zeros" and m > d:
         notes.append("the appended coordinates are 0 and get no gradient from what reads them")
+    if layout.after and how != "repeat" and (how != "zeros" or layout.centered):
+        notes.append(
+            "the gains of norms that write to the stream have no exact form in another basis: the nearest "
+            "vectors stand in for them; the map 'repeat' carries them exactly"
+        )
+    if m < d and layout.centered and not layout.encoder:
+        notes.append("the last norm's bias, which no narrower head can read in full, is fitted to it")
     if getattr(old.config, "sliding_window", None):
         notes.append("the window of attention stays")
     notes.append("hidden units of the MLPs stay, and an optimizer's state is not carried")
