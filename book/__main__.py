@@ -1,4 +1,4 @@
-"""The book's command line: ``python -m book run | ledger | lab``, in a checkout."""
+"""The book's command line: ``python -m book run | ledger | lab | new``, in a checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from book import ledger
-from book.ledger import claims, copies, places
+from book.ledger import claims, copies, new, places
 
 LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
@@ -152,6 +152,22 @@ def lab(folder: str | None, in_place: bool, rest: tuple[str, ...]) -> int:
     if sys.platform == "win32":  # no process can become another there
         return subprocess.call(command, env=environment)
     return os.execve(sys.executable, command, environment)
+
+
+@commands.command("new")
+@click.argument("name")
+def add_paper(name: str) -> None:
+    """Begin a paper called NAME in this checkout: a claim, an experiment, a chapter, a test."""
+    for file in new.new_paper(name, places.ROOT):
+        print(file)
+    print(
+        f"\nNow, in {places.ROOT}:\n"
+        f"  python -m book run {name}      # measures what is missing, in seconds\n"
+        f"  python -m book ledger {name}   # what follows: a verdict\n"
+        f"  python book/execute.py book/{name}/neighbours.ipynb   # runs the chapter, stores its outputs\n"
+        f"  python -m book lab --in-place  # the chapter, live\n"
+        f"  pytest tests/book/{name}"
+    )
 
 
 def _claim_ids(wanted: str) -> list[str]:

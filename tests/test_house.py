@@ -169,7 +169,6 @@ def test_no_function_body_is_longer_than_fifty_lines():
 
 TOC = re.findall(r"(?:file|root): (\S+)", (ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
 CHAPTERS = [path for name in TOC if (path := ROOT / "book" / f"{name}.ipynb").is_file()]
-TEMPLATE = PACKAGE / "project" / "template" / "book" / "my_paper" / "neighbours.ipynb"
 BEHIND = {"ledger", "view", "storage"}  # what a page shows and stores with; the other rooms are instruments
 
 
@@ -207,11 +206,11 @@ def faults_of(source, is_open):
             yield f"a long function belongs into a module: {node.name}"
 
 
-@pytest.mark.parametrize("path", [*CHAPTERS, TEMPLATE], ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_chapter_computes_in_view_with_instruments_in_short_cells(path):
     cells = list(code_cells(path))
     assert [(source[:60], fault) for source, is_open in cells for fault in faults_of(source, is_open)] == []
-    if path == TEMPLATE or "## Exercises" in path.read_text(encoding="utf-8"):  # no page about the book
+    if "## Exercises" in path.read_text(encoding="utf-8"):  # no page about the book
         pictures = {page.stem for page in path.parent.glob("*.ipynb")}
         names = {name for source, _ in cells for name in instruments(source, pictures)}
         used = [source for source, is_open in cells if is_open and names & set(re.findall(r"\w+", source))]

@@ -1,82 +1,54 @@
-"""The smallest project that works: one claim, one experiment with a control, one chapter, a test."""
+"""The smallest paper that works: one claim, one experiment with a control, one chapter, a test."""
 
 from __future__ import annotations
 
-import importlib.util
 import keyword
-import os
 import re
-import sys
 from pathlib import Path
 
-TEMPLATE = Path(__file__).with_name("template")
+from book.ledger.places import ROOT
+
+TEMPLATE = Path(__file__).with_name("template")  # its files end in .txt, so that nothing counts them
 PAPER = "my_paper"  # the name that the template's files have
+PART = "- caption: {title}\n  numbered: 1\n  chapters:\n  - file: {name}/neighbours\n"
+LAST_PART = "- caption: Back matter\n"
 
 
-def new_project(name: str, folder: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Write a project for the paper `name`.
+def new_paper(name: str, root: Path = ROOT) -> list[Path]:
+    """Write the files of a paper called `name` into the checkout `root`, and its part into ``_toc.yml``.
 
     Parameters
     ----------
     name : str
-        Key of the paper, and name of its Python package below ``book``: small letters, digits, underscores.
-    folder : path, optional
-        Where to write it; by default a folder called `name` in the working directory.
+        Key of the paper, and its folder in ``book``: small letters, digits, underscores.
 
     Returns
     -------
     list of Path
-        The files written.
+        The files written, below `root`; ``book/_toc.yml`` is the last.
 
     Raises
     ------
-    ValueError
-        If the name is none that a module can have, or that of an installed one; if the folder lies inside
-        of a project.
     FileExistsError
-        If one of the files is there already. Nothing was written then.
+        If the name is taken. Nothing was written then.
     """
-    _check_name(name)
-    root = Path(name if folder is None else folder).expanduser().resolve()
-    contents = _contents(name)
-    for file in contents:
-        if (root / file).exists():
-            raise FileExistsError(
-                f"{root / file} is there already: nothing was written, choose another folder"
-            )
-    for file, text in contents.items():
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text(text, encoding="utf-8")
-    return [root / file for file in contents]
-
-
-def _contents(name: str) -> dict[Path, str]:
-    """The template's files under the paper's name; in the template Python files end in .txt."""
-    texts = {
-        str(file.relative_to(TEMPLATE)).removesuffix(".txt"): file.read_text(encoding="utf-8")
-        for file in sorted(TEMPLATE.rglob("*"))
-        if file.is_file()
-    }
-    return {Path(_named(file, name)): _named(text, name) for file, text in texts.items()}
-
-
-def _named(text: str, name: str) -> str:
-    title = name.replace("_", " ")
-    return text.replace(PAPER, name).replace("My paper", title[0].upper() + title[1:])
-
-
-def _check_name(name: str) -> None:
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ValueError(
-            f"{name!r} can't name a paper's package: use small letters, digits and underscores, and no word "
-            "of Python's own, such as my_paper"
+            f"{name!r} cannot be a module's name: use small letters, digits and underscores, and no "
+            "keyword of Python, such as my_paper"
         )
-    if name in {"book", "data", "tests"} | sys.stdlib_module_names or _installed(name):
-        raise ValueError(
-            f"{name!r} is taken, by a module or by a folder that each project has: choose another"
-        )
-
-
-def _installed(name: str) -> bool:
-    spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None  # a mere folder has no origin
+    for taken in (f"book/{name}", f"book/{name}.py", f"data/claims/{name}.toml", f"tests/book/{name}"):
+        if (root / taken).exists():
+            raise FileExistsError(f"{root / taken} is there already: nothing was written")
+    title = name.replace("_", " ").capitalize()
+    contents = {}
+    for file in sorted(path for path in TEMPLATE.rglob("*.txt")):
+        place = str(file.relative_to(TEMPLATE)).removesuffix(".txt").replace(PAPER, name)
+        text = file.read_text(encoding="utf-8")
+        contents[Path(place)] = text.replace(PAPER, name).replace("My paper", title)
+    before, last, after = (root / "book" / "_toc.yml").read_text(encoding="utf-8").partition(LAST_PART)
+    contents[Path("book", "_toc.yml")] = before + PART.format(title=title, name=name) + last + after
+    for place, text in contents.items():
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text(text, encoding="utf-8")
+    return list(contents)
