@@ -1,20 +1,24 @@
-"""The command line, ``embviz spectrum | map | inspect | compare | trace | resize | data | ...``."""
+"""The command line: ``embviz spectrum | map | inspect | compare | patch | states | trace | resize``, data."""
 
 from __future__ import annotations
 
-import argparse
 import codecs
 import io
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+import click
+from click import Choice, argument, option
+
+import embviz
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pathlib import Path
 
+    import pandas as pd
 
 GONE = {  # commands and options of earlier versions, and what takes their place
     "--gradients": "--gradients is gone: embviz.training.strike(module, loss, batches) measures gradients",
@@ -26,31 +30,36 @@ GONE = {  # commands and options of earlier versions, and what takes their place
     "pack": "data pack is gone: copy the downloads into the folder that EMBVIZ_DATA_DIR names",
 }
 
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        words = message.replace("'", " ").split()
-        super().error(next(filter(None, map(GONE.get, words)), message))
+TOKENIZERS = Choice(["unicode", "text8"])
+LAYOUTS, COLORS = Choice(["neighbors", "pca"]), Choice(["kind", "cluster", "length"])
+MAPS = Choice(["orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code.
 
-    An error that the user can do something about is one line on standard error and exit code 1;
-    ``embviz --debug`` shows where it came from.
+    An error that the user can do something about is one line on standard error and exit code 1, or 2 for a
+    command that cannot be meant; ``embviz --debug`` shows where it came from.
     """
     _write_any_letter()
-    arguments = _parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = arguments.command
-    try:
-        code = command(arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader, head or less, has seen enough
+    debug = False
+    try:  # not commands.main, which ends with an error where a reader such as head has seen enough
+        with commands.make_context("embviz", list(sys.argv[1:] if argv is None else argv)) as context:
+            debug = context.params["debug"]
+            code = commands.invoke(context)
+            sys.stdout.flush()
+            return int(code or 0)
+    except click.exceptions.Exit as end:  # after --help
+        return end.exit_code
+    except click.ClickException as error:
+        name = getattr(error, "option_name", None) or getattr(error, "command_name", None)
+        print(f"embviz: {GONE.get(str(name), error.format_message())}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 0
     except (ValueError, OSError, ImportError, MemoryError) as error:
-        if arguments.debug:
+        if debug:
             raise
         print(f"embviz: {_said(error)}", file=sys.stderr)
         return 1
@@ -78,337 +87,183 @@ def _write_any_letter() -> None:
             stream.reconfigure(encoding="utf-8" if name == "ascii" else name, errors="replace")
 
 
-def _parser() -> argparse.ArgumentParser:
-    import embviz
-
-    parser = _Parser(
-        prog="embviz",
-        description="Measure the geometry of embeddings: of a text, word vectors, a model or a training run.",
-    )
-    parser.add_argument("--version", action="version", version=f"embviz {embviz.__version__}")
-    parser.add_argument("--debug", action="store_true", help="show where an error came from")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_spectrum(commands)
-    _add_map(commands)
-    _add_inspect(commands)
-    _add_compare(commands)
-    _add_patch_and_states(commands)
-    _add_trace(commands)
-    _add_resize(commands)
-    _add_data(commands)
-    return parser
+# --- commands ---------------------------------------------------------------------------------------
 
 
-def _add_spectrum(commands: Any) -> None:
-    spectrum = commands.add_parser("spectrum", help="compute the PMI spectrum of your text, with controls")
-    spectrum.add_argument("files", nargs="+", metavar="FILE", help="a text file; .gz is unpacked")
-    spectrum.add_argument("--window", type=int, default=5, help="words on each side; default 5")
-    spectrum.add_argument("--min-count", type=int, default=5, help="smallest count of a word; default 5")
-    spectrum.add_argument(
-        "--words", type=int, default=2_000, help="number of most frequent words used; default 2000"
-    )
-    spectrum.add_argument(
-        "--tokenizer",
-        default="unicode",
-        choices=("unicode", "text8"),
-        help="words of any script (unicode, default), or a-z and digits spelled out (text8)",
-    )
-    spectrum.add_argument("--encoding", default="utf-8", help="encoding of the files; default utf-8")
-    spectrum.add_argument("--html", metavar="FILE", help="write a page that works offline")
-    spectrum.set_defaults(command=show_spectrum)
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True}, no_args_is_help=False
+)
+@click.version_option(embviz.__version__, message="embviz %(version)s")
+@option("--debug", is_flag=True, help="Show where an error came from.")
+def commands(debug: bool) -> None:
+    """Measure the geometry of embeddings: of a text, word vectors, a model or a training run."""
 
 
-def _add_map(commands: Any) -> None:
-    mapped = commands.add_parser("map", help="draw the map of word vectors, or of a model's whole vocabulary")
-    mapped.add_argument(
-        "vectors",
-        metavar="VECTORS",
-        help="a file of word vectors, a Hugging Face folder, a .gguf file, or the name of a released model",
-    )
-    chosen = mapped.add_mutually_exclusive_group()
-    chosen.add_argument("--first", type=_positive, metavar="N", help="the first N words; default all")
-    chosen.add_argument(
-        "--matching", metavar="REGEX", type=_pattern, help="words in which the regular expression is found"
-    )
-    chosen.add_argument("--text", metavar="FILE", help="the words of a text (UTF-8), frequent words first")
-    mapped.add_argument(
-        "--layout",
-        choices=("neighbors", "pca"),
-        default="neighbors",
-        help="UMAP from nearest neighbours (default), or principal components",
-    )
-    mapped.add_argument(
-        "--color", choices=("kind", "cluster", "length"), help="colour by this first; default kind"
-    )
-    mapped.add_argument("--raw", action="store_true", help="do not subtract the mean vector")
-    mapped.add_argument("--focus", metavar="WORD", help="a word pointed at from the start")
-    mapped.add_argument("--seed", type=int, default=0, help="seed of neighbours and layout; default 0")
-    mapped.add_argument("--html", metavar="FILE", required=True, help="page to write; it works offline")
-    mapped.set_defaults(command=show_map)
+def _import_charts(context: click.Context, parameter: click.Parameter, page: str | None) -> str | None:
+    """What a page needs and is missing is said before anything is measured."""
+    if page is not None:
+        from embviz import view  # noqa: F401
+    return page
 
 
-def _add_inspect(commands: Any) -> None:
-    inspect = commands.add_parser("inspect", help="measure the weights of your model, with controls")
-    inspect.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a Hugging Face folder, a file (.safetensors, .gguf, .npy, a state_dict), or the name of a "
-        "released model that `embviz data fetch` fetched",
-    )
-    inspect.add_argument(
-        "--text", metavar="FILE", help="text for the next-token loss, and the kernel of tied embeddings"
-    )
-    inspect.add_argument(
-        "--rows",
-        type=int,
-        default=500,
-        help="rows whose nearest rows are looked for among all rows; default 500",
-    )
-    inspect.add_argument(
-        "--map",
-        type=_amount_or_all,
-        default=4_000,
-        metavar="N",
-        help="tokens of a larger vocabulary on the page's map, of each kind its first ones; default 4000; "
-        "`all` takes minutes for 262,144; 0 draws none",
-    )
-    inspect.add_argument("--table", action="store_true", help="print all measurements")
-    inspect.add_argument("--html", metavar="FILE", help="write a page that works offline")
-    inspect.set_defaults(command=show_inspection)
+_html = option("--html", metavar="FILE", callback=_import_charts, help="Write a page that works offline.")
 
 
-def _add_compare(commands: Any) -> None:
-    compare = commands.add_parser(
-        "compare", help="compare two checkpoints or vector files on the tokens that they share"
-    )
-    models = "a model as for `embviz inspect`, or a file of word vectors"
-    compare.add_argument("first", metavar="FIRST", help=models)
-    compare.add_argument("second", metavar="SECOND", help="such as its fine-tuned version")
-    compare.add_argument(
-        "--tokens", type=int, default=20_000, metavar="N", help="shared tokens to compare; default 20000"
-    )
-    compare.add_argument("--seed", type=int, default=0, help="seed of halves and random orders; default 0")
-    compare.add_argument("--html", metavar="FILE", help="write a page that works offline")
-    compare.set_defaults(command=show_comparison)
-
-
-def _add_patch_and_states(commands: Any) -> None:
-    patch = commands.add_parser("patch", help="replace one matrix of a language model, and measure the loss")
-    states = commands.add_parser(
-        "states", help="measure the hidden states of a language model by layer, on a text"
-    )
-    for command in (patch, states):
-        command.add_argument(
-            "model", metavar="MODEL", help="a causal language model: a Hugging Face folder or a .gguf file"
-        )
-        command.add_argument("--text", metavar="FILE", required=True, help="text on which it is measured")
-        command.add_argument("--strings", type=int, default=8, help="strings of the text; default 8")
-    patch.add_argument("name", metavar="NAME", help="the matrix, or parts of its name: layers.5.q_proj")
-    patch.add_argument(
-        "--how",
-        nargs="+",
-        default=["zero", "identity"],
-        metavar="HOW",
-        help='zero, identity, key, permuted, "rank 8", "without head 3"; default zero and identity; '
-        "permuted is the control and always measured",
-    )
-    patch.set_defaults(command=show_patch)
-    states.add_argument(
-        "--token", metavar="WORD", help="instead: the states nearest to this token's, after each layer"
-    )
-    states.add_argument("--html", metavar="FILE", help="write a page that works offline")
-    states.set_defaults(command=show_states)
-
-
-def _amount_or_all(text: str) -> int | None:
-    """A whole number from 0 on, or None for `all`."""
-    if text != "all" and not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 on nor `all`")
-    return None if text == "all" else int(text)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """A regular expression."""
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
-
-
-def _positive(text: str) -> int:
-    """A whole number from 1 on."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return int(text)
-
-
-def _add_trace(commands: Any) -> None:
-    trace = commands.add_parser(
-        "trace", help="draw the trajectories of the weights in your training run, beside random walks"
-    )
-    trace.add_argument("folder", metavar="FOLDER", help="a recorded run, or a folder with checkpoints")
-    trace.add_argument(
-        "--tensor",
-        metavar="PATTERN",
-        action="append",
-        help='names of matrices, such as "*.attn.*"; can be repeated; default all',
-    )
-    trace.add_argument(
-        "--sketch",
-        type=int,
-        metavar="N",
-        help="reduce each matrix to N numbers by a random projection; default all numbers",
-    )
-    trace.add_argument(
-        "--seed", type=int, default=0, help="seed of autoencoders, layouts and random walks; default 0"
-    )
-    trace.add_argument("--html", metavar="FILE", help="write a page that works offline")
-    trace.set_defaults(command=show_trace)
-
-
-def _add_resize(commands: Any) -> None:
-    resize = commands.add_parser(
-        "resize", help="change the width of a Hugging Face checkpoint, and report the change in loss"
-    )
-    resize.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="folder of a GPT-2, GPT-NeoX, Llama, Mistral, Qwen 2 or 3, Phi 3, Gemma 1 to 3, or BERT",
-    )
-    resize.add_argument("--width", type=int, required=True, help="new width of the residual stream")
-    resize.add_argument("--out", metavar="FOLDER", required=True, help="folder to write; new or empty")
-    resize.add_argument("--text", metavar="FILE", help="text (UTF-8) on which errors and losses are measured")
-    resize.add_argument(
-        "--map",
-        choices=("orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"),
-        default="orthonormal",
-        help="a random map, by default of orthonormal rows; pca: principal components of the residual stream "
-        "on the text, which lose far less; repeat: each coordinate several times; zeros: zeros appended",
-    )
-    resize.add_argument("--seed", type=int, default=0, help="seed of the random projection; default 0")
-    resize.set_defaults(command=resize_model)
-
-
-def _add_data(commands: Any) -> None:
-    data = commands.add_parser("data", help="list, download and verify data sets")
-    verbs = data.add_subparsers(metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="list data sets, and which are on this machine")
-    listing.set_defaults(command=data_list)
-    fetch = verbs.add_parser("fetch", help="download data sets that are not on this machine")
-    fetch.add_argument("names", nargs="+", metavar="NAME", help="a data set")
-    fetch.add_argument(
-        "--accept-licence", action="store_true", help="accept the terms of a model that has some"
-    )
-    fetch.set_defaults(command=data_fetch)
-    verify = verbs.add_parser("verify", help="compare the files on this machine with their checksums")
-    verify.add_argument("names", nargs="*", metavar="NAME", help="a data set; default all")
-    verify.set_defaults(command=data_verify)
-    for verb in (listing, fetch, verify):
-        verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-def show_spectrum(arguments: argparse.Namespace) -> int:
-    """``embviz spectrum FILE``: eigenvalues of PMI, their mirror image, and the same for shuffled tokens."""
+def _path(text: str) -> Path:
     from pathlib import Path
 
+    return Path(text)
+
+
+@commands.command()
+@argument("files", nargs=-1, required=True, metavar="FILE...", type=_path)
+@option("--window", type=int, default=5, help="Words on each side.")
+@option("--min-count", type=int, default=5, help="Smallest count of a word.")
+@option("--words", type=int, default=2_000, help="Number of most frequent words used.")
+@option("--tokenizer", type=TOKENIZERS, default="unicode", help="Any script; or a-z, digits spelled out.")
+@option("--encoding", default="utf-8", help="Encoding of the files.")
+@_html
+def spectrum(
+    files: Sequence[Path],
+    window: int,
+    min_count: int,
+    words: int,
+    tokenizer: Any,
+    encoding: str,
+    html: str | None,
+) -> None:
+    """Compute the PMI spectrum of your text, with controls.
+
+    Eigenvalues of pointwise mutual information, their mirror image, and the same for shuffled tokens. FILE
+    is a text file; .gz is unpacked. Words are of any script (unicode), or of a-z (text8).
+    """
     from embviz.corpora import make_corpus
     from embviz.words import spectrum_report
 
-    corpus = make_corpus(
-        [Path(file) for file in arguments.files],
-        name=Path(arguments.files[0]).stem,
-        tokenizer=arguments.tokenizer,
-        encoding=arguments.encoding,
-    )
-    report = spectrum_report(
-        corpus, window=arguments.window, min_count=arguments.min_count, max_vocab=arguments.words
-    )
+    corpus = make_corpus([*files], name=files[0].stem, tokenizer=tokenizer, encoding=encoding)
+    report = spectrum_report(corpus, window=window, min_count=min_count, max_vocab=words)
     _print_table(report.scores.round({"positive_share": 3, "mirror_distance": 3}))
     print(f"\n{report.sentence}")
-    if arguments.html:
-        from embviz import view
-
-        _write_page(view.plot_spectrum(report), arguments.html)
-    return 0
+    _write_page(html, lambda view: view.plot_spectrum(report))
 
 
-def show_map(arguments: argparse.Namespace) -> int:
-    """``embviz map VECTORS --html FILE``: a page with the map of all words, or of some."""
-    from pathlib import Path
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
 
+
+@commands.command("map")
+@argument("vectors")
+@option("--first", type=click.IntRange(1), metavar="N", help="The first N words; default all.")
+@option("--matching", type=_pattern, metavar="REGEX", help="Words in which the regular expression is found.")
+@option("--text", type=_path, metavar="FILE", help="The words of a text (UTF-8), frequent words first.")
+@option("--layout", type=LAYOUTS, default="neighbors", help="UMAP, or principal components.")
+@option("--color", type=COLORS, help="Colour by this first; default kind.")
+@option("--raw", is_flag=True, help="Do not subtract the mean vector.")
+@option("--focus", metavar="WORD", help="A word pointed at from the start.")
+@option("--seed", default=0, help="Seed of neighbours and layout.")
+@option("--html", metavar="FILE", required=True, help="Page to write; it works offline.")
+def draw_map(
+    vectors: str,
+    first: int | None,
+    matching: re.Pattern[str] | None,
+    text: Path | None,
+    layout: Any,
+    color: Any,
+    raw: bool,
+    focus: str | None,
+    seed: int,
+    html: str,
+) -> None:
+    """Draw the map of word vectors, or of a model's whole vocabulary.
+
+    VECTORS is a file of word vectors, a Hugging Face folder, a .gguf file, or the name of a released model.
+    Of --first, --matching and --text one can be given.
+    """
+    chosen: list[Any] = [choice for choice in (first, matching, text) if choice is not None]
+    if len(chosen) > 1:
+        raise click.UsageError("give one of --first, --matching and --text")
     from embviz import view
-
-    words: Any = Path(arguments.text) if arguments.text else arguments.matching or arguments.first or "all"
-    picture = view.map_of(
-        _read_vectors(arguments.vectors),
-        words,
-        layout=arguments.layout,
-        color=arguments.color,
-        center=not arguments.raw,
-        focus=arguments.focus,
-        seed=arguments.seed,
-        progress=True,
-    )
-    print(picture.caption)
-    _write_page(picture, arguments.html)
-    return 0
-
-
-def _read_vectors(source: str) -> Any:
-    """Word vectors of a file, or the input embedding of a model with the tokens of its tokenizer."""
     from embviz.corpora.registry import resolve_path
     from embviz.words import WordVectors
 
-    path = resolve_path(source)
-    if not path.is_dir() and path.suffix != ".gguf":
-        return WordVectors.load(path)
-    from embviz.inspection import model_vectors
+    path = resolve_path(vectors)
+    if path.is_dir() or path.suffix == ".gguf":
+        from embviz.inspection import model_vectors as load  # brings torch
+    else:
+        load = WordVectors.load
+    picture = view.map_of(
+        load(path),
+        *(chosen or ["all"]),
+        layout=layout,
+        color=color,
+        center=not raw,
+        focus=focus,
+        seed=seed,
+        progress=True,
+    )
+    print(picture.caption)
+    _write_page(html, lambda _: picture)
 
-    return model_vectors(path)
+
+def _amount_or_all(text: str) -> int | None:
+    if text != "all" and not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a number from 0 on nor `all`")
+    return None if text == "all" else int(text)
 
 
-def show_inspection(arguments: argparse.Namespace) -> int:
-    """``embviz inspect MODEL``: the table of its weights; a tokenizer is taken from the model's folder."""
-    from pathlib import Path
+@commands.command()
+@argument("model")
+@option("--text", type=_path, metavar="FILE", help="Text for the next-token loss and the kernel.")
+@option("--rows", type=int, default=500, help="Rows whose nearest rows are looked for among all.")
+@option(
+    "--map", "n_mapped", type=_amount_or_all, default="4000", metavar="N", help="Tokens on the page's map."
+)
+@option("--table", is_flag=True, help="Print all measurements.")
+@_html
+def inspect(
+    model: str, text: Path | None, rows: int, n_mapped: int | None, table: bool, html: str | None
+) -> None:
+    """Measure the weights of your model, with controls.
 
+    MODEL is a Hugging Face folder, a file (.safetensors, .gguf, .npy, a state_dict), or the name of a
+    released model that `embviz data fetch` fetched. A tokenizer is taken from its folder. The kernel is one
+    of tied embeddings. The map shows of each kind of token the first ones; `all` takes minutes for 262,144,
+    and 0 draws none.
+    """
     from embviz.inspection import inspect, read_tokenizer
     from embviz.inspection.findings import first_screen
 
-    if arguments.html:
-        from embviz import view  # says what is missing before anything is measured
-    corpus = Path(arguments.text) if arguments.text else None
-    if corpus is not None:
-        corpus.stat()  # one that is not there is told before anything is measured
-    report = inspect(
-        arguments.model,
-        read_tokenizer(arguments.model, for_text=corpus is not None),
-        corpus,
-        max_rows=arguments.rows,
-        progress=True,
-    )
-    print("\n".join(map(_printable, first_screen(report).splitlines())))
-    print()
-    if arguments.table or not report.headlines:
+    if text is not None:
+        text.stat()  # one that is not there is told before anything is measured
+    tokenizer = read_tokenizer(model, for_text=text is not None)
+    report = inspect(model, tokenizer, text, max_rows=rows, progress=True)
+    print("\n".join(map(_printable, first_screen(report).splitlines())), end="\n\n")
+    if table or not report.headlines:
         _print_table(report.summary())
         print(f"\n{_printable(report.sentence)}")
-    if arguments.html:
-        page = view.inspection_page(report, n_mapped=arguments.map, progress=True)
-        page.save(arguments.html)
-        print(f"page: {arguments.html}")
-    else:
+    if not html:
         print("--html FILE writes the page with the map, --table prints all measurements.")
-    return 0
+    _write_page(html, lambda view: view.inspection_page(report, n_mapped=n_mapped, progress=True).parts)
 
 
-def show_comparison(arguments: argparse.Namespace) -> int:
-    """``embviz compare FIRST SECOND``: alignment, moved tokens, neighbours kept, changed matrices."""
+@commands.command()
+@argument("first")
+@argument("second")
+@option("--tokens", type=int, default=20_000, metavar="N", help="Shared tokens to compare.")
+@option("--seed", default=0, help="Seed of halves and random orders.")
+@_html
+def compare(first: str, second: str, tokens: int, seed: int, html: str | None) -> None:
+    """Compare two checkpoints or vector files on shared tokens.
+
+    FIRST is a model as for `embviz inspect`, or a file of word vectors; SECOND for instance its fine-tuned
+    version.
+    """
     from embviz.inspection import compare
 
-    if arguments.html:
-        from embviz import view  # says what is missing before anything is measured
-    found = compare(
-        arguments.first, arguments.second, max_tokens=arguments.tokens, seed=arguments.seed, progress=True
-    )
+    found = compare(first, second, max_tokens=tokens, seed=seed, progress=True)
     print(f"{found.sentence}\n")
     _print_table(found.table.round(3))
     words = {name: found.moved[name].map(_printable) for name in found.moved if name != "cosine"}
@@ -417,115 +272,125 @@ def show_comparison(arguments: argparse.Namespace) -> int:
     if len(found.changes):
         print("\nMatrices, by their relative change:")
         _print_table(found.changes.sort_values("change", ascending=False).head(12).round(4))
-    if arguments.html:
-        view.comparison_page(found).save(arguments.html)
-        print(f"page: {arguments.html}")
-    return 0
+    _write_page(html, lambda view: view.comparison_page(found).parts)
 
 
-def show_patch(arguments: argparse.Namespace) -> int:
-    """``embviz patch MODEL NAME --text FILE``: the loss with one matrix replaced, in bits a token."""
-    from pathlib import Path
+_on_text = option("--text", type=_path, required=True, metavar="FILE", help="Text on which it is measured.")
+_strings = option("--strings", type=int, default=8, help="Strings of the text.")
 
+
+class _SeveralWords(click.Command):
+    """A command whose --how takes several words, as in ``--how zero identity``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        after = False
+        for word in args:
+            if after and not word.startswith("--") and spread[-1] != "--how":
+                spread.append("--how")
+            after = word == "--how" or (after and not word.startswith("--"))
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+@commands.command(cls=_SeveralWords)
+@argument("model")
+@argument("name")
+@_on_text
+@_strings
+@option("--how", multiple=True, default=("zero", "identity"), metavar="HOW...", help="Replacements.")
+def patch(model: str, name: str, text: Path, strings: int, how: tuple[str, ...]) -> None:
+    """Replace one matrix of a language model, and measure the loss.
+
+    MODEL is a causal language model: a Hugging Face folder or a .gguf file. NAME is the matrix, or parts of
+    its name: layers.5.q_proj. HOW is zero, identity, key, permuted, "rank 8", "without head 3"; permuted is
+    the control and always measured.
+    """
     from embviz.inspection import patch, read_tokenizer
 
-    found = patch(
-        arguments.model,
-        arguments.name,
-        arguments.how,
-        text=Path(arguments.text),
-        tokenizer=read_tokenizer(arguments.model, for_text=True),
-        n_strings=arguments.strings,
-        progress=True,
-    )
+    tokenizer = read_tokenizer(model, for_text=True)
+    found = patch(model, name, how, text=text, tokenizer=tokenizer, n_strings=strings, progress=True)
     _print_table(found.round(4))
-    print(
-        f"Bits a token; difference from the unchanged model, 95% interval over {arguments.strings} strings."
-    )
-    return 0
+    print(f"Bits a token; difference from the unchanged model, 95% interval over {strings} strings.")
 
 
-def show_states(arguments: argparse.Namespace) -> int:
-    """``embviz states MODEL --text FILE``: isotropy, nearest states and the logit lens by layer."""
-    from pathlib import Path
+@commands.command()
+@argument("model")
+@_on_text
+@_strings
+@option("--token", metavar="WORD", help="Instead: the states nearest to this token's, after each layer.")
+@_html
+def states(model: str, text: Path, strings: int, token: str | None, html: str | None) -> None:
+    """Measure the hidden states of a language model by layer.
 
+    MODEL is a causal language model: a Hugging Face folder or a .gguf file.
+    """
     from embviz.inspection import hidden_states, nearest_states, read_tokenizer
 
-    if arguments.html:
-        from embviz import view  # says what is missing before anything is measured
-    text, tokenizer = Path(arguments.text), read_tokenizer(arguments.model, for_text=True)
-    n_strings = arguments.strings
-    if arguments.token:
-        found = nearest_states(
-            arguments.model, arguments.token, text=text, tokenizer=tokenizer, n_strings=n_strings
-        )
-        _print_table(found.round(3))
-        return 0
-    found = hidden_states(arguments.model, text=text, tokenizer=tokenizer, n_strings=n_strings, progress=True)
+    tokenizer = read_tokenizer(model, for_text=True)
+    if token:
+        found = nearest_states(model, token, text=text, tokenizer=tokenizer, n_strings=strings)
+        return _print_table(found.round(3))
+    found = hidden_states(model, text=text, tokenizer=tokenizer, n_strings=strings, progress=True)
     _print_table(found.round(3))
-    if arguments.html:
-        tables = {
-            title: found.pivot(index="layer", columns="quantity", values=column)
-            .rename_axis(columns=None)
-            .reset_index()
-            .round(4)
-            for title, column in (("States of each layer", "value"), ("Their controls", "control"))
-        }
-        _write_page(view.plot_states(found), arguments.html, tables)
-    return 0
+    by_layer = found.pivot(index="layer", columns="quantity").round(4)
+    tables = {
+        title: by_layer[column].rename_axis(columns=None).reset_index()
+        for title, column in (("States of each layer", "value"), ("Their controls", "control"))
+    }
+    return _write_page(html, lambda view: view.plot_states(found), tables)
 
 
-def show_trace(arguments: argparse.Namespace) -> int:
-    """``embviz trace FOLDER``: the trajectory of each matrix, its clusters, and the same for random walks."""
+@commands.command()
+@argument("folder")
+@option("--tensor", "tensors", multiple=True, metavar="PATTERN", help="Names of matrices; default all.")
+@option("--sketch", type=int, metavar="N", help="Reduce each to N numbers by a random projection.")
+@option("--seed", default=0, help="Seed of autoencoders, layouts and random walks.")
+@_html
+def trace(folder: str, tensors: Sequence[str], sketch: int | None, seed: int, html: str | None) -> None:
+    """Draw the trajectories of a run's weights beside random walks.
+
+    FOLDER is a recorded run, or a folder with checkpoints. PATTERN, such as "*.attn.*", can be repeated.
+    """
     from embviz.trajectories import run_report
 
-    if arguments.html:
-        from embviz import view  # says what is missing before anything is traced
-    report = run_report(
-        arguments.folder, arguments.tensor, seed=arguments.seed, sketch=arguments.sketch, progress=True
-    )
+    report = run_report(folder, list(tensors) or None, seed=seed, sketch=sketch, progress=True)
     table = report.summary()
     _print_table(table.assign(tensor=table["tensor"].map(_printable)))
     print(f"In brackets: random walks.\n\n{_printable(report.sentence)}\n{report.limits}")
     steps = [f"{step:,}" for step in report.steps]
     print(f"steps: {'; '.join(steps if len(steps) <= 12 else [*steps[:6], '...', *steps[-3:]])}")
-    if arguments.html:
-        _write_page(view.plot_run(report), arguments.html, {"The table; in brackets random walks": table})
-    return 0
+    _write_page(html, lambda view: view.plot_run(report), {"The table; in brackets random walks": table})
 
 
-def _write_page(pictures: Any, path: str, tables: Mapping[str, pd.DataFrame] | None = None) -> None:
-    """A page that works offline, and where it is."""
-    from embviz import view
+@commands.command()
+@argument("checkpoint")
+@option("--width", type=int, required=True, help="New width of the residual stream.")
+@option("--out", metavar="FOLDER", required=True, help="Folder to write; new or empty.")
+@option("--text", metavar="FILE", help="Text (UTF-8) on which errors and losses are measured.")
+@option("--map", "how", type=MAPS, default="orthonormal", help="A random map, or another one.")
+@option("--seed", default=0, help="Seed of the random projection.")
+def resize(checkpoint: str, width: int, out: str, text: str | None, how: Any, seed: int) -> None:
+    """Change the width of a checkpoint, and report the change in loss.
 
-    view.save_page(pictures, path, tables=tables)
-    print(f"page: {path}")
-
-
-def resize_model(arguments: argparse.Namespace) -> int:
-    """``embviz resize CHECKPOINT --width M --out FOLDER``: the checkpoint at that width, and its report."""
+    CHECKPOINT is a Hugging Face folder of a GPT-2, GPT-NeoX, Llama, Mistral, Qwen 2 or 3, Phi 3, Gemma 1 to
+    3, or BERT. A random map loses far more than pca, principal components of the residual stream on the text;
+    repeat takes each coordinate several times; zeros appends zeros.
+    """
     from embviz.memory import format_bytes
-    from embviz.models.resizing_checkpoints import (
-        load_checkpoint,
-        require_free,
-        resize_checkpoint,
-        save_checkpoint,
-    )
+    from embviz.models import resizing_checkpoints as checkpoints
 
-    require_free(arguments.out)
-    model = load_checkpoint(arguments.checkpoint)
-    tokens = _read_tokens(arguments.checkpoint, arguments.text, model.config) if arguments.text else None
-    found = resize_checkpoint(model, arguments.width, how=arguments.map, seed=arguments.seed, tokens=tokens)
-    folder = save_checkpoint(found, arguments.out, tokenizer_of=arguments.checkpoint)
+    checkpoints.require_free(out)
+    model = checkpoints.load_checkpoint(checkpoint)
+    tokens = _read_tokens(checkpoint, text, model.config) if text else None
+    found = checkpoints.resize_checkpoint(model, width, how=how, seed=seed, tokens=tokens)
+    folder = checkpoints.save_checkpoint(found, out, tokenizer_of=checkpoint)
     table = found.summary()
-    shown = {
-        "error": table["error"].map("{:.2g}".format),
-        "exact": table["exact"].map({True: "yes", False: "no"}),
-    }
-    _print_table(table.assign(**shown))
-    text = "on the text" if arguments.text else "on tokens drawn at random"
+    exact = table["exact"].map({True: "yes", False: "no"})
+    _print_table(table.assign(error=table["error"].map("{:.2g}".format), exact=exact))
+    where = "on the text" if text else "on tokens drawn at random"
     of = "logit error" if hasattr(model, "lm_head") or hasattr(model, "cls") else "error of the last states"
-    print(f"\nrelative {of} {text}: {found.logit_error:.2g}")
+    print(f"\nrelative {of} {where}: {found.logit_error:.2g}")
     if found.losses:
         print("nats a token: {:.4f} before, {:.4f} after".format(*found.losses))
     print("parameters: {:,} before, {:,} after".format(*found.n_parameters))
@@ -533,7 +398,6 @@ def resize_model(arguments: argparse.Namespace) -> int:
     for note in found.notes:
         print(f"- {note}")
     print(f"checkpoint: {folder}")
-    return 0
 
 
 def _read_tokens(folder: str, file: str, config: Any) -> Any:
@@ -567,39 +431,73 @@ def _read_tokens(folder: str, file: str, config: Any) -> Any:
     return torch.from_numpy(ids[starts[:, None] + np.arange(length + 1)].astype(np.int64))
 
 
-def data_list(arguments: argparse.Namespace) -> int:
-    """``embviz data list``: the registry's files, and which of them are on this machine."""
+@commands.group(no_args_is_help=False)
+def data() -> None:
+    """List, download and verify data sets."""
+
+
+_as_json = option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+@data.command("list")
+@_as_json
+def data_list(as_json: bool) -> None:
+    """List data sets, and which are on this machine."""
     from embviz.corpora import registry
     from embviz.memory import format_bytes
 
     table = registry.list_data()
-    if arguments.json:
+    if as_json:
         return _print_json(table)
     table["size"] = table["bytes"].map(format_bytes, na_action="ignore")
-    _print_table(table[["name", "part", "kind", "size", "state", "licence"]])
-    return 0
+    return _print_table(table[["name", "part", "kind", "size", "state", "licence"]])
 
 
-def data_fetch(arguments: argparse.Namespace) -> int:
-    """``embviz data fetch``: exit code 1 if one of the data sets could not be had."""
+@data.command("fetch")
+@argument("names", nargs=-1, required=True, metavar="NAME...")
+@option("--accept-licence", is_flag=True, help="Accept the terms of a model that has some.")
+@_as_json
+def data_fetch(names: tuple[str, ...], accept_licence: bool, as_json: bool) -> int:
+    """Download data sets that are not on this machine.
+
+    Exit code 1 if one of them could not be had.
+    """
     from embviz.corpora import registry
 
-    table = registry.fetch_data(
-        arguments.names, accept_licence=arguments.accept_licence, progress=not arguments.json
-    )
-    return _print_states(table, arguments, failures={"failed"})
+    table = registry.fetch_data(list(names), accept_licence=accept_licence, progress=not as_json)
+    return _print_states(table, as_json, failures={"failed"})
 
 
-def data_verify(arguments: argparse.Namespace) -> int:
-    """``embviz data verify``: exit code 1 if a file is wrong, or one asked for by name is absent."""
+@data.command("verify")
+@argument("names", nargs=-1, metavar="[NAME]...")
+@_as_json
+def data_verify(names: tuple[str, ...], as_json: bool) -> int:
+    """Compare the files on this machine with their checksums.
+
+    Exit code 1 if a file is wrong, or one asked for by name is absent.
+    """
     from embviz.corpora import registry
 
-    table = registry.verify_data(arguments.names or None)
-    return _print_states(table, arguments, failures={"wrong", "absent"} if arguments.names else {"wrong"})
+    table = registry.verify_data(list(names) or None)
+    return _print_states(table, as_json, failures={"wrong", "absent"} if names else {"wrong"})
 
 
-def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failures: set[str]) -> int:
-    if arguments.json:
+# --- what is printed ----------------------------------------------------------------------------------
+
+
+def _write_page(
+    html: str | None, draw: Callable[[Any], Any], tables: Mapping[str, pd.DataFrame] | None = None
+) -> None:
+    """A page that works offline, if one is asked for, and where it is."""
+    if html:
+        from embviz import view
+
+        view.save_page(draw(view), html, tables=tables)
+        print(f"page: {html}")
+
+
+def _print_states(table: pd.DataFrame, as_json: bool, *, failures: set[str]) -> int:
+    if as_json:
         _print_json(table)
     else:
         _print_table(table[["name", "part", "state", "path"]])
@@ -608,9 +506,10 @@ def _print_states(table: pd.DataFrame, arguments: argparse.Namespace, *, failure
     return int(table["state"].isin(failures).any())
 
 
-def _print_json(table: pd.DataFrame) -> int:
+def _print_json(table: pd.DataFrame) -> None:
+    import json
+
     print(json.dumps(json.loads(table.to_json(orient="records")), indent=2, ensure_ascii=False))
-    return 0
 
 
 def _print_table(table: pd.DataFrame) -> None:

@@ -63,32 +63,44 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(made, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "code", "message"),
     [
-        ("map v --html o --first 0", "'0' is no whole number from 1 on"),
-        ("map v --html o --matching [", "'[' is no regular expression"),
-        ("inspect m --map -3", "'-3' is neither a number from 0 on nor `all`"),
-        ("inspect no_model --text no_text", "no_text"),
-        ("run reflections.lemma9", "embviz run is now `python -m book run`"),
-        ("ledger", "embviz ledger is now `python -m book ledger`"),
-        ("data list --port=9999", "unrecognized arguments: --port=9999"),
-        ("data pack geometry", "data pack is gone: copy the downloads"),
-        ("inspect model --gradients", "--gradients is gone: embviz.training.strike"),
+        ("map v --html o --first 0", 2, "'--first': 0 is not in the range x>=1"),
+        ("map v --html o --first 9 --matching a", 2, "give one of --first, --matching and --text"),
+        ("map v --html o --matching [", 2, "'[' is no regular expression"),
+        ("inspect m --map -3", 2, "'-3' is neither a number from 0 on nor `all`"),
+        ("inspect no_model --text no_text", 1, "no_text"),
+        ("run reflections.lemma9", 2, "embviz run is now `python -m book run`"),
+        ("ledger", 2, "embviz ledger is now `python -m book ledger`"),
+        ("data list --port=9999", 2, "No such option '--port'"),
+        ("data pack geometry", 2, "data pack is gone: copy the downloads"),
+        ("inspect model --gradients", 2, "--gradients is gone: embviz.training.strike"),
+        ("", 2, "Missing command"),
     ],
 )
-def test_a_command_that_cannot_be_meant_is_told_first(command, message, monkeypatch, tmp_path, capsys):
+def test_a_command_that_cannot_be_meant_is_told_first_in_one_line(
+    command, code, message, monkeypatch, tmp_path, capsys
+):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        raise SystemExit(cli.main(command.split()))
-    assert ended.value.code
-    assert message in capsys.readouterr().err
+    assert cli.main(command.split()) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("embviz: ")
+    assert message in line
+
+
+def test_a_command_that_is_interrupted_ends_without_a_traceback(monkeypatch, capsys):
+    def interrupt(as_json):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.data_list, "callback", interrupt)
+    assert cli.main(["data", "list"]) == 130
+    assert capsys.readouterr().err == "embviz: stopped\n"
 
 
 def test_help_and_version_import_nothing_heavy():
     code = (
         "import sys; from embviz import cli\n"
-        "try: cli.main(['--help'])\n"
-        "except SystemExit: pass\n"
+        "assert cli.main(['--version']) == cli.main(['--help']) == 0\n"
         "print(sorted({'numpy', 'pandas', 'torch', 'scipy', 'pyarrow', 'altair'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -121,6 +133,6 @@ def test_a_library_that_an_experiment_misses_is_named_with_its_extra(made, monke
 def test_letters_that_a_locale_lacks_do_not_end_a_command(monkeypatch, encoding, found):
     sink = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(sink, encoding=encoding))
-    monkeypatch.setattr(cli, "data_list", lambda arguments: print("ö −", end="") or 0)
+    monkeypatch.setattr(cli.data_list, "callback", lambda as_json: print("ö −", end=""))
     assert cli.main(["data", "list"]) == 0
     assert sink.getvalue() == found

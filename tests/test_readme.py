@@ -78,9 +78,9 @@ def test_what_the_readme_shows_works(reader, monkeypatch):
             if words[0] == "new":  # in the checkout; tests/book/ledger/test_new.py makes one in a copy
                 continue
             if words[0] == "trace":  # half a minute; tests/trajectories/test_reports.py traces a run
-                assert cli._parse(words).folder == "run"
+                assert cli.trace.make_context("trace", words[1:]).params["folder"] == "run"
             elif words[0] == "data":  # a download
-                assert set(cli._parse(words).names) <= set(registry.load_registry())
+                assert set(words[2:]) <= set(registry.load_registry())
             else:
                 main = cli.main if program == "embviz" else book.main
                 assert main([*words, "--jobs", "1"] if words[0] == "run" else words) == 0, words

@@ -113,7 +113,8 @@ def inspect(
         layers = _measure_layers(weights, heads, n_kv, seed, progress)
         measured += layers
         _next(bar, "kinds of tokens, twins")
-        own, shown = tables.get(EMBEDDING), {}
+        own = tables.get(EMBEDDING)
+        shown: dict[str, Any] = {}
         if tokens is None or own is None:
             none = "no embedding found" if embedding is None else "no tokenizer was given"
             measured.append(_missing("tokens", "neighbours", none))
