@@ -14,9 +14,7 @@ from scipy import stats
 from embviz import metrics
 from embviz.arrays import check_array
 from embviz.view.explorers import Choice, Explorer
-from embviz.view.heat_maps import plot_heat_map
-from embviz.view.multiples import panels
-from embviz.view.scatters import plot_scatter
+from embviz.view.forms import panels, plot_heat_map, plot_scatter
 
 DISTANCES = ("Euclidean", "cosine")
 ALL = "all tokens"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from embviz.view import charts, theme
 from embviz.view.charts import Data
-from embviz.view.multiples import panels
+from embviz.view.forms import panels
 
 NOISE = -1  # the phase of what is in none
 BESIDE = theme.SQUARE - 20  # side of a plane beside another one: the axes of the losses below need room

@@ -21,7 +21,7 @@ from embviz.corpora import corpus_from_tokens, make_corpus
 from embviz.inspection import causal_models, inspect, read_weights
 from embviz.inspection.measures import order_measures, paired_measures, spectrum_measures
 from embviz.inspection.roles import attention_maps, heads_of
-from embviz.view.inspection_pages import plot_spectrum_by_rank
+from embviz.view.reports import plot_spectrum_by_rank
 
 V, D, H, W, KV = 60, 16, 4, 4, 2
 HOSTILE = "</script><script>alert(1)</script>"

@@ -11,7 +11,7 @@ import pytest
 
 from book.ledger import findings
 from embviz import view
-from embviz.view import bars, charts, curves, heat_maps, histograms, multiples, paths, scatters, strips, theme
+from embviz.view import charts, curves, forms, histograms, paths, theme
 from tests import drawing
 from tests.drawing import compiled
 from tests.view.test_theme import contrast
@@ -143,7 +143,7 @@ def test_a_table_that_is_empty_or_has_a_hole_or_a_wrong_column_is_refused(name):
             draw(name, wrong)
 
 
-@pytest.mark.parametrize("module", [bars, curves, heat_maps, histograms, multiples, paths, scatters, strips])
+@pytest.mark.parametrize("module", [curves, forms, histograms, paths])
 def test_sizes_and_colours_come_from_the_theme_by_name(module):
     code = Path(module.__file__).read_text(encoding="utf-8")
     look = r"\b(size|opacity|strokeWidth|fontSize|thickness|width|height|strokeDash)=[\[\d]|#[0-9a-fA-F]{6}"

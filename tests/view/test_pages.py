@@ -141,18 +141,18 @@ print("scipy.stats" in sys.modules)
 
 
 @pytest.mark.parametrize(
-    ("is_project", "chosen", "chart", "explorer"),
+    ("in_a_book", "chosen", "chart", "explorer"),
     [
         (False, "", [MIME, "image/svg+xml", "text/plain"], [WIDGET, MIME, "image/svg+xml", "text/plain"]),
         (True, "", [MIME, "text/plain"], [WIDGET, MIME, "text/plain"]),
         (False, "svg", None, None),
     ],
 )
-def test_pictures_have_images_outside_a_project_and_a_renderer_that_was_chosen_stays(
-    tmp_path, is_project, chosen, chart, explorer
+def test_pictures_have_images_outside_a_book_and_a_renderer_that_was_chosen_stays(
+    tmp_path, in_a_book, chosen, chart, explorer
 ):
-    if is_project:
-        (tmp_path / "data" / "claims").mkdir(parents=True)
+    if in_a_book:
+        (tmp_path / "_toc.yml").touch()
     command = [sys.executable, "-c", CELL.format(chosen=chosen)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
