@@ -7,7 +7,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "cells",
         "claims",
-        "clusters",
         "copies",
         "findings",
         "judging",
@@ -24,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "Cell",
             "Experiment",
             "compute",
+            "connected",
             "device",
             "experiment",
             "load",
@@ -43,7 +43,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "load_claims",
             "papers",
         ],
-        "clusters": ["connected"],
         "findings": ["Finding", "exact", "extreme", "once", "over_seeds", "resampled", "share"],
         "judging": ["Entry", "Row", "conclude", "derive", "entry_of", "judge"],
         "ledger_file": ["changed_since", "entries", "entry", "store_entries"],

@@ -21,9 +21,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
-import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -39,7 +40,7 @@ from tqdm.auto import tqdm
 
 from book.ledger.places import results_folder
 from embviz import __version__
-from embviz.imports import installed
+from embviz.imports import installed, require
 from embviz.memory import peak_memory
 from embviz.storage import BusyRunError, cache_folder, check_writable, whole_file
 
@@ -266,8 +267,8 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def compute(cell: Cell, path: Path | None = None) -> Path:
-    """Run `cell` and store its table and provenance, in `path` or where the cell belongs; return the file.
+def compute(cell: Cell) -> Path:
+    """Run `cell` and store its table and provenance; returns the file.
 
     Raises
     ------
@@ -276,24 +277,32 @@ def compute(cell: Cell, path: Path | None = None) -> Path:
     OSError
         If the result can't be written where it belongs; nothing is computed then.
     """
-    path = path or cell.path
-    check_writable(path.parent)
+    check_writable(cell.path.parent)
+    return _store(cell, *_result(cell))
+
+
+def _result(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The table of a cell, and its provenance."""
     start, token = time.perf_counter(), _storing.set(cell.key)
     try:
-        table = cell.experiment.function(cell.config).reset_index(drop=True)
+        with _threads(cell.experiment.threads):
+            table = cell.experiment.function(cell.config).reset_index(drop=True)
     finally:
         _storing.reset(token)
-    seconds = time.perf_counter() - start
     numbers = table.select_dtypes("number").to_numpy(dtype=float)
     if not np.isfinite(numbers).all():
         raise ValueError(f"{cell.experiment.name} gave NaN or infinity for {cell.config}; nothing was stored")
-    provenance = json.dumps(_provenance(cell, table, seconds)).encode()
+    return table, _provenance(cell, table, time.perf_counter() - start)
+
+
+def _store(cell: Cell, table: pd.DataFrame, provenance: dict[str, Any]) -> Path:
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), PROVENANCE_KEY: provenance})
-    with whole_file(path) as temporary:
+    metadata = {**(arrow.schema.metadata or {}), PROVENANCE_KEY: json.dumps(provenance).encode()}
+    arrow = arrow.replace_schema_metadata(metadata)
+    with whole_file(cell.path) as temporary:
         pq.write_table(arrow, temporary, compression="zstd", compression_level=19, write_page_checksum=True)
     _delete_run(cell)
-    return path
+    return cell.path
 
 
 def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -359,23 +368,18 @@ def _computed(cell: Cell) -> pd.DataFrame:
 @contextlib.contextmanager
 def _threads(n: int) -> Iterator[None]:
     """Within the block libraries use `n` threads: more would give other bits."""
-    with _torch_threads(n), threadpoolctl.threadpool_limits(n):
-        yield
+    with threadpoolctl.threadpool_limits(n):
+        if not installed("torch"):
+            yield
+            return
+        import torch  # here, even if the cell may not need it: imported within, it would use all cores
 
-
-@contextlib.contextmanager
-def _torch_threads(n: int) -> Iterator[None]:
-    if not installed("torch"):
-        yield
-        return
-    import torch  # here, even if the cell may not need it: imported within, it would use all cores
-
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(n)
-        yield
-    finally:
-        torch.set_num_threads(before)
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(n)
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def _as_json(value: Any) -> Any:
@@ -391,58 +395,15 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in unique.values() if not cell.stored()]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Failure:
-    """What a cell raised; the error itself where it was raised in this process."""
-
-    cell: Cell
-    said: str
-    error: Exception | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Failure, (self.cell, self.said)  # not every error survives the way back
-
-
-def _failure(cell: Cell, error: Exception) -> _Failure:
-    told = "; ".join([str(error), *getattr(error, "__notes__", [])])
-    return _Failure(cell, f"{type(error).__name__}: {told}", error)
-
-
-def _compute_here(cell: Cell, path: Path) -> Path | _Failure | None:
-    """The file written; None if another process has done it, or trains it."""
-    if path.is_file():
-        return None
-    try:
-        with _threads(cell.experiment.threads):
-            return compute(cell, path)  # the path is the caller's: a reused worker's environment is older
-    except BusyRunError:
-        return None
-    except OSError:  # a full disk, data that are not at hand: other cells would fare no better
-        raise
-    except Exception as error:
-        return _failure(cell, error)
-
-
-def _compute_away(cell: Cell) -> bytes | _Failure | None:
-    """What the file holds, from a worker that may share no folder with the caller; None as above."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            found = _compute_here(cell, Path(folder, cell.path.name))
-        except OSError as error:
-            return _failure(cell, error)
-        return found.read_bytes() if isinstance(found, Path) else found
-
-
 def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = True) -> list[Path]:
     """Compute and store whichever of `cells` are missing.
 
     Parameters
     ----------
     n_jobs : int, optional
-        Worker processes of joblib's current backend (loky by default; a dask or ray backend chosen with
-        ``joblib.parallel_config`` spreads over a cluster, whose workers need share no folder with this
-        process: it stores what they send back). None: as many as the backend has cores, fewer for
-        experiments whose cells use several threads.
+        Worker processes of joblib's current backend: loky by default, or what ``joblib.parallel_config``
+        names, such as dask. Workers need share no folder with this process, which stores what they return.
+        None: as many as there are cores, fewer for experiments whose cells use several threads.
     progress : bool
         Show a progress bar on standard error.
 
@@ -464,55 +425,65 @@ def run(cells: Sequence[Cell], *, n_jobs: int | None = None, progress: bool = Tr
     for cell in cells:
         if cell.stored():
             _delete_run(cell)  # a kill came between storing and deleting
+    threads = max((cell.experiment.threads for cell in todo), default=1)
+    workers = max(1, min(n_jobs or joblib.effective_n_jobs(-1) // threads, len(todo)))
+    jobs = [joblib.delayed(_attempt)(place, cell) for place, cell in enumerate(todo)]
+    results = joblib.Parallel(workers, return_as=_in_any_order(), pre_dispatch=workers, batch_size=1)(jobs)
     written: list[Path] = []
-    failures: list[_Failure] = []
-    cores, before = joblib.effective_n_jobs(-1), -1
-    with tqdm(total=len(todo), desc="cells", disable=not progress or not todo) as bar:
-        # a cell that reads another one's model finds it busy while that is trained beside it: once more then
-        while todo and len(written) > before:
-            before = len(written)
-            for threads in sorted({cell.experiment.threads for cell in todo}):
-                group = [cell for cell in todo if cell.experiment.threads == threads]
-                workers = min(len(group), n_jobs or max(1, cores // threads))
-                for found in _compute_all(group, workers, threads):
-                    if isinstance(found, _Failure):
-                        failures.append(found)
-                    elif found is not None:
-                        written.append(found)
-                        bar.update()
-            failed = {failure.cell.path for failure in failures}
-            todo = [cell for cell in missing(todo) if cell.path not in failed]
+    failures: dict[int, str] = {}
+    for place, found in tqdm(results, "cells", len(todo), disable=not progress or not todo):
+        if isinstance(found, str):
+            failures[place] = found
+        elif found is not None:
+            written.append(_store(todo[place], *found))
     if failures:
-        places = {cell.path: place for place, cell in enumerate(cells)}  # workers end in any order
-        failures.sort(key=lambda failure: places[failure.cell.path])
-        raise FailedCellsError(_told(failures, len(written))) from failures[0].error
-    return written
+        lines = [
+            f"{todo[place].experiment.name} of {todo[place].config}: {failures[place]}"
+            for place in sorted(failures)
+        ]
+        more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
+        head = f"{len(failures)} cells failed, {len(written)} were stored:"
+        raise FailedCellsError("\n  ".join([head, *lines[:10], *more]))
+    # a cell that reads another one's model finds it busy while that is trained beside it: once more then
+    return written + (run(todo, n_jobs=n_jobs, progress=progress) if written and missing(todo) else [])
 
 
-def _told(failures: Sequence[_Failure], n_stored: int) -> str:
-    lines = [f"{each.cell.experiment.name} of {each.cell.config}: {each.said}" for each in failures[:10]]
-    more = f"\n  and {len(failures) - 10} more" if len(failures) > 10 else ""
-    return "\n  ".join([f"{len(failures)} cells failed, {n_stored} were stored:", *lines]) + more
+def _attempt(place: int, cell: Cell) -> tuple[int, tuple[pd.DataFrame, dict[str, Any]] | str | None]:
+    """A cell's result; what it raised and where; or None if another process trains its model."""
+    try:
+        return place, _result(cell)
+    except BusyRunError:
+        return place, None
+    except OSError:  # a full disk, data that are not at hand: other cells would fare no better
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return place, f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
 
 
-def _compute_all(group: Sequence[Cell], workers: int, threads: int) -> Iterator[Path | _Failure | None]:
+def _in_any_order() -> str:
     backend, _ = joblib.parallel.get_active_backend()
-    if type(backend).__name__ != "LokyBackend":  # the user's own cluster
-        as_done = "generator" if getattr(backend, "supports_return_generator", False) else "list"
-        # no more at once than there is room for, whatever the backend makes of n_jobs
-        parallel = joblib.Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1, return_as=as_done)
-        for cell, found in zip(group, parallel(map(joblib.delayed(_compute_away), group)), strict=True):
-            if isinstance(found, bytes):
-                with whole_file(cell.path) as temporary:
-                    temporary.write_bytes(found)
-                found = cell.path
-            yield found
-    elif workers == 1:
-        yield from (_compute_here(cell, cell.path) for cell in group)
-    else:
-        jobs = (joblib.delayed(_compute_here)(cell, cell.path) for cell in group)
-        with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
-            yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+    return "generator_unordered" if backend.supports_return_generator else "list"
+
+
+@contextlib.contextmanager
+def connected(scheduler: str) -> Iterator[None]:
+    """Compute on a dask cluster within the block; `scheduler` is an address like ``tcp://10.0.0.1:8786``.
+
+    Raises
+    ------
+    MissingExtraError
+        If dask's ``distributed`` is not installed.
+    OSError
+        If nobody answers there.
+    """
+    require("cluster", "distributed", purpose="a sweep on a cluster")
+    from distributed import Client
+
+    if not re.search(r":\d+$", scheduler):
+        raise ValueError(f"{scheduler!r} is no address of a scheduler: give one such as tcp://10.0.0.1:8786")
+    with Client(scheduler, timeout=20, set_as_default=True), joblib.parallel_config(backend="dask"):
+        yield
 
 
 def load(cells: Sequence[Cell]) -> pd.DataFrame:

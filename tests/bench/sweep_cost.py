@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from book.ledger import cells, clusters
+from book.ledger import cells
 from tests.book.ledger.tiny_sweeps import Tiny, tiny
 
 
@@ -24,7 +24,7 @@ def cost(n_cells: int, *, on_cluster: bool) -> float:
             from distributed import LocalCluster
 
             made = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-            with made as cluster, clusters.connected(cluster):
+            with made as cluster, cells.connected(cluster.scheduler_address):
                 cells.run(wanted[:2], progress=False)
                 start = time.perf_counter()
                 cells.run(wanted[2:], progress=False)

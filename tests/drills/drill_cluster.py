@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from book.ledger import cells, clusters
+from book.ledger import cells
 from tests.book.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
 
 distributed = pytest.importorskip("distributed", reason="dask is an extra")
@@ -34,7 +34,7 @@ def test_a_sweep_on_a_cluster_gives_the_bits_of_one_at_home(cluster, monkeypatch
     wanted = [tiny.cell(Tiny(seed)) for seed in range(6)] + [
         two_threads.cell(Tiny(seed)) for seed in range(3)
     ]
-    with clusters.connected(cluster):
+    with cells.connected(cluster.scheduler_address):
         written = cells.run(wanted, progress=False)
     assert sorted(written) == sorted(cell.path for cell in wanted)
     tables = [cells.table_of(cell) for cell in wanted]
@@ -48,7 +48,10 @@ def test_a_sweep_on_a_cluster_gives_the_bits_of_one_at_home(cluster, monkeypatch
 
 def test_what_fails_away_is_named_and_the_rest_is_stored(cluster):
     wanted = [failing.cell(Tiny(seed)) for seed in range(5)]
-    with clusters.connected(cluster), pytest.raises(cells.FailedCellsError, match="2 cells failed, 3 were"):
+    with (
+        cells.connected(cluster.scheduler_address),
+        pytest.raises(cells.FailedCellsError, match="2 cells failed, 3 were"),
+    ):
         cells.run(wanted, progress=False)
     assert [cell.stored() for cell in wanted] == [True, False, True, False, True]
 
@@ -64,7 +67,7 @@ def test_a_killed_worker_costs_nothing_but_its_cell_begun_again(cluster, results
 
     killer = threading.Thread(target=kill_once_work_has_begun)
     killer.start()
-    with clusters.connected(cluster):
+    with cells.connected(cluster.scheduler_address):
         cells.run(wanted, progress=False)
     killer.join()
     assert all(cell.stored() for cell in wanted)

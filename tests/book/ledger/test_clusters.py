@@ -7,23 +7,17 @@ import sys
 import joblib
 import pytest
 
-from book.ledger import cells, clusters
+from book.ledger import cells
 from embviz.imports import MissingExtraError
 from tests.book.ledger.tiny_sweeps import Tiny, failing, tiny, two_threads
-
-compute = cells.compute
 
 
 def test_another_backend_sends_results_back_and_the_caller_stores_them(results, monkeypatch, tmp_path):
     wanted = [tiny.cell(Tiny(seed)) for seed in range(4)]
     wanted += [two_threads.cell(Tiny(seed)) for seed in range(2)]
-    stored = []
-    monkeypatch.setattr(cells, "compute", lambda cell, path: stored.append(path) or compute(cell, path))
     with joblib.parallel_config(backend="threading"):
         written = cells.run(wanted, n_jobs=2, progress=False)
-    assert written == [cell.path for cell in wanted]
-    assert len(stored) == 6
-    assert not any(path.is_relative_to(results) for path in stored)
+    assert sorted(written) == sorted(cell.path for cell in wanted)
     away = [cells.table_of(cell)["value"].tolist() for cell in wanted]
     monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path / "home"))
     cells.run(wanted, n_jobs=1, progress=False)
@@ -60,13 +54,15 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("where", ["here", "workers", "threading"])
 def test_what_fails_is_named_by_its_configuration_and_the_rest_is_stored(where, results):
     wanted = [failing.cell(Tiny(seed)) for seed in range(5)]
-    message = r"2 cells failed, 3 were stored:\n  .*seed=1.*: ArithmeticError: 1 is odd\n  .*seed=3.*: Arith"
+    message = (
+        r"2 cells failed, 3 were stored:\n  .*seed=1.*: ArithmeticError: 1 is odd .*\n  .*seed=3.*: Arith"
+    )
     n_jobs = 1 if where == "here" else 2
     place = joblib.parallel_config(backend=where) if where == "threading" else contextlib.nullcontext()
     with place, pytest.raises(cells.FailedCellsError, match=message) as caught:
         cells.run(wanted, n_jobs=n_jobs, progress=False)
     assert [cell.stored() for cell in wanted] == [True, False, True, False, True]
-    assert (caught.value.__cause__ is not None) == (where != "workers")
+    assert "tiny_sweeps.py, line " in str(caught.value)  # where it was raised
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):
@@ -75,7 +71,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
         pytest.raises(
             MissingExtraError, match=r'a sweep on a cluster needs distributed: pip install "embviz\[cluster'
         ),
-        clusters.connected("tcp://a:1"),
+        cells.connected("tcp://a:1"),
     ):
         pass
 
