@@ -73,8 +73,6 @@ def _findings(preset: str) -> dict[str, Finding]:
     for name, task, of in (("grokking", "residues", ""), ("language", "stories", corpus)):
         own = wide.loc[task]
         found[name] = over_seeds((own["queries"] - own["keys"]).to_numpy(), corpus=of)
-        found[f"{name}_no_q"] = over_seeds(own["queries"].to_numpy(), corpus=of)
-        found[f"{name}_no_k"] = over_seeds(own["keys"].to_numpy(), corpus=of)
     return found
 
 

@@ -122,20 +122,11 @@ def _findings(preset: str) -> dict[str, Finding]:
         factors_off(pd.concat([by_seed[seed] for seed in drawn]))
         for drawn in itertools.product(seeds, repeat=len(seeds))
     ]  # every way to draw the seeds anew
-    closest = table.set_index(KEYS[:2]).loc[[off["both"].idxmin()]]
-    near_full = table[(table["run"] == "near-Nyquist") & (table["batch_size"] == 0)]
     mixed = [factors[list(PRINTED)].min().max() for factors in (off, *again)]
-    found = {
+    return {
         "miss": resampled(off["both"].min(), [factors["both"].min() for factors in again], len(seeds)),
         "mixed": resampled(mixed[0], mixed[1:], len(seeds)),
-        **{
-            f"{name}_there": over_seeds(closest.loc[closest["run"] == run, "grok"].to_numpy(float))
-            for name, run in (("baseline", "baseline"), ("near_nyquist", "near-Nyquist"))
-        },
     }
-    if len(near_full):
-        found["memorize_full"] = extreme(near_full["memorize"].to_numpy(float), largest=False)
-    return found
 
 
 STUDIES = {

@@ -296,28 +296,30 @@ def start_runs(preset: str) -> list[HammerRun]:
     return [replace(like[0], seed=seed, setting=setting) for seed in seeds]
 
 
-def _excess(preset: str, runs: Sequence[HammerRun], moment: str, suffix: str = "") -> dict[str, Finding]:
+def _excess(preset: str) -> dict[str, Finding]:
     """Differences between roles of what their regularities exceed permuted rows by, on the first rows."""
+    runs = start_runs(preset)
     table = regularities(preset, runs)
-    chosen = table[(table["moment"] == moment) & (table["reading"] == "first rows")]
+    chosen = table[(table["moment"] == START) & (table["reading"] == "first rows")]
     over = chosen.assign(excess=chosen["regularity"] - chosen["permuted"])
     excess = _by_role(over, "excess", ["seed"])
     corpus = runs[0].text.corpus
     return {
-        f"{name}_excess{suffix}": findings.over_seeds((excess[more] - excess[less]).to_numpy(), corpus=corpus)
+        f"{name}_excess": findings.over_seeds((excess[more] - excess[less]).to_numpy(), corpus=corpus)
         for name, more, less in (("positions", POSITIONS, MLP), ("mlp", MLP, TOKENS))
     }
 
 
 def _hammer_findings(preset: str) -> dict[str, Finding]:
-    found = _excess(preset, hammer_runs(preset), TRAINED, "_trained")
-    if preset == "paper":
-        cell = hammer_gpt2.cell(Gpt2Run())
-        struck, _ = read(cell)
-        means = struck[struck["rows"] <= cell.config.hammer.n_rows].groupby("role")["regularity"].mean()
-        for name, role in (("wpe", POSITIONS), ("mlp", MLP), ("wte", TOKENS)):
-            found[name] = findings.exact(means[role], corpus=cell.config.text.corpus)
-    return found
+    if preset != "paper":
+        return {}
+    cell = hammer_gpt2.cell(Gpt2Run())
+    struck, _ = read(cell)
+    means = struck[struck["rows"] <= cell.config.hammer.n_rows].groupby("role")["regularity"].mean()
+    return {
+        name: findings.exact(means[role], corpus=cell.config.text.corpus)
+        for name, role in (("wpe", POSITIONS), ("mlp", MLP), ("wte", TOKENS))
+    }
 
 
 STUDIES = {
@@ -328,7 +330,7 @@ STUDIES = {
         parts=(
             studies.Part(
                 lambda preset: [hammer_language.cell(run) for run in start_runs(preset)],
-                lambda preset: _excess(preset, start_runs(preset), START),
+                _excess,
             ),
         ),
     )

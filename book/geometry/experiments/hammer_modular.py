@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
 
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, Members
 from book.geometry.experiments.steering import BASE, SEEDS, at_preset
@@ -133,22 +131,6 @@ def strongest(table: pd.DataFrame, moment: str, quantity: str, top: int = TOP) -
     return rows.sort_values("value", ascending=False)["mode"].head(top).tolist()
 
 
-def log_overlap_p(overlaps: Sequence[int], n_modes: int, top: int = TOP) -> float:
-    """log10 of the chance that sets of `top` modes drawn at random overlap as much in all seeds together.
-
-    Parameters
-    ----------
-    overlaps : sequence of int
-        Modes in common, one count a seed; a count is hypergeometric, and their sum's distribution is the
-        convolution of theirs.
-    """
-    one = stats.hypergeom(n_modes, top, top).pmf(np.arange(top + 1))
-    total = np.ones(1)
-    for _ in overlaps:
-        total = np.convolve(total, one)
-    return math.log10(max(total[sum(overlaps) :].sum(), np.finfo(float).tiny))
-
-
 def shared_before(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """How many of the `TOP` strongest modes before training are among the trained embedding's.
 
@@ -168,14 +150,6 @@ def _shared(tables: Sequence[pd.DataFrame], moment: str, quantity: str) -> list[
     return [
         len({*strongest(table, moment, quantity)} & {*strongest(table, END, "embedding")}) for table in tables
     ]
-
-
-def _overlap(tables: Sequence[pd.DataFrame]) -> Finding:
-    """log10 p of the overlap once memorized, over all seeds together; its interval by resampling seeds."""
-    shared, n_modes = np.array(_shared(tables, MEMORY, "gradient")), int(tables[0]["mode"].max())
-    drawn = np.random.default_rng(0).integers(len(shared), size=(N_RESAMPLED, len(shared)))
-    again = [log_overlap_p(counts, n_modes) for counts in shared[drawn].tolist()]
-    return resampled(log_overlap_p(shared.tolist(), n_modes), again, len(shared))
 
 
 def share_of_nanda(table: pd.DataFrame, quantity: str) -> float:
@@ -201,8 +175,6 @@ def _findings(preset: str) -> dict[str, Finding]:
         controls = {name: float(shared[name].mean()) for name in ("permuted", "embedding")}
         counts = shared["gradient"].to_numpy(float)
         found[f"shared_{reading}"] = over_seeds(counts, controls=controls, within=(0, TOP))
-    if all((table["moment"] == MEMORY).any() for table in tables):
-        found["overlap_p_memorized"] = _overlap(tables)
     return found
 
 

@@ -362,20 +362,14 @@ def published_counts(n_layers: int, length: int) -> dict[str, Finding]:
 def _story_findings(preset: str) -> dict[str, Finding]:
     table = curves(story_runs(preset))
     corpus = stories(preset).text.corpus
-    of = {variant: gains(table, variant) for variant in (NO_Q, *CONTROLS)}
-    controls = {"thin": float(of[THIN].mean())}
+    controls = {"thin": float(gains(table, THIN).mean())}
     end = last_scores(table)
-    found = {
-        "gain": findings.over_seeds(of[NO_Q], controls=controls, corpus=corpus),
-        "gain_equal_parameters": findings.over_seeds(gains(table, NO_Q, THIN), corpus=corpus),
+    return published_counts(4, 256) | {
+        "gain": findings.over_seeds(gains(table, NO_Q), controls=controls, corpus=corpus),
         "gain_early": findings.over_seeds(early_gains(table), corpus=corpus),
         "baseline": findings.over_seeds(end[BASELINE].to_numpy(), corpus=corpus),
         "no_q": findings.over_seeds(end[NO_Q].to_numpy(), corpus=corpus),
     }
-    names = {NO_K: "no_k", FROZEN_Q: "frozen_q", IDENTITY_Q: "identity_q", UNDECAYED_Q: "undecayed_q"}
-    for variant, name in names.items():
-        found[name] = findings.over_seeds(of[variant], corpus=corpus)
-    return found | published_counts(4, 256)
 
 
 def _web_findings(preset: str) -> dict[str, Finding]:
@@ -395,14 +389,10 @@ def _alignment_findings(preset: str) -> dict[str, Finding]:
     table = curves(of_seeds(run, (BASELINE, NO_Q), N_SEEDS[preset]))
     first, last = (table[table["step"] == step] for step in (table["step"].min(), table["step"].max()))
     start, end = (part.pivot(index="seed", columns="variant", values="key_share") for part in (first, last))
-    power = last.pivot(index="seed", columns="variant", values="key_power")
     grown = end / start
     values = {
         "share_over_untrained": grown[NO_Q],
         "share_over_untrained_with_q": grown[BASELINE],
-        "share_with_q": end[BASELINE],
-        "power": power[NO_Q],
-        "alignment_with_q": last[last["variant"] == BASELINE].set_index("seed")["alignment"],
     }
     controls = {"share_over_untrained": {"untrained": 1.0}}
     return {
@@ -424,13 +414,12 @@ def _generalization_findings(preset: str) -> dict[str, Finding]:
         controls = {"with_queries": float(shares[BASELINE].mean())}
         corpus = run.text.corpus
         below = findings.over_seeds(shares[NO_Q].to_numpy(), controls=controls, corpus=corpus, within=(0, 1))
-        below_with = findings.over_seeds(shares[BASELINE].to_numpy(), corpus=corpus, within=(0, 1))
         found |= {
             f"below{suffix}": below,
-            f"below_with_q{suffix}": below_with,
             f"gap{suffix}": findings.over_seeds((ends[NO_Q] - ends[BASELINE]).to_numpy(), corpus=corpus),
-            f"gap_untrained{suffix}": findings.over_seeds(before[NO_Q].abs().to_numpy(), corpus=corpus),
         }
+        if not suffix:
+            found["gap_untrained"] = findings.over_seeds(before[NO_Q].abs().to_numpy(), corpus=corpus)
     return found
 
 
@@ -456,15 +445,10 @@ def _vocabulary_findings(preset: str) -> dict[str, Finding]:
     corpus, sizes = stories(preset).text.corpus, VOCABULARIES[preset]
     of_bytes = gains(curves(_pairs(stories(preset), preset)))
     of_pairs = [gains(curves(_pairs(in_byte_pairs(preset, size), preset))) for size in sizes]
-    found = {
-        "gain_bytes": findings.over_seeds(of_bytes, corpus=corpus),
+    return {
         "gain_largest": findings.over_seeds(of_pairs[-1], corpus=corpus),
         "growth": findings.over_seeds(of_pairs[-1] - of_bytes, corpus=corpus),
     }
-    if SMALL_VOCABULARY in sizes:
-        of_small = of_pairs[sizes.index(SMALL_VOCABULARY)]
-        found[f"gain_{SMALL_VOCABULARY}"] = findings.over_seeds(of_small, corpus=corpus)
-    return found
 
 
 def _rank_findings(preset: str) -> dict[str, Finding]:

@@ -94,13 +94,10 @@ def position_costs(preset: str) -> pd.DataFrame:
 
 def _findings(preset: str) -> dict[str, Finding]:
     residues = {name: steering.times(cells) for name, cells in _residue_cells(preset).items()}
-    found = {
-        name: steering.capped(over_seeds(steering.speedups(residues[name], residues["baseline"])))
-        for name in ("ordered", "shuffled")
-    }
+    shuffled = steering.speedups(residues["shuffled"], residues["baseline"])
+    found = {"shuffled": steering.capped(over_seeds(shuffled))}
     costs = position_costs(preset).pivot(index="seed", columns="variant", values="difference")
     corpus = texts_and_setting(preset)[0].corpus
-    found |= {name: over_seeds(costs[variant].to_numpy(), corpus=corpus) for name, variant in FIGURES.items()}
     saved = -costs.sub(costs[FROZEN], axis=0)  # over positions that are not trained
     control = {"near_nyquist": float(saved[NEAR_NYQUIST].mean())}
     return found | {
@@ -123,8 +120,6 @@ def _reordered_findings(preset: str) -> dict[str, Finding]:
     values = {
         "rescue_frequency": bits[SUBSPACE] - bits[BY_FREQUENCY],
         "rescue_neighbors": bits[SUBSPACE] - bits[BY_NEIGHBORS],
-        "cost_frequency": bits[BY_FREQUENCY] - bits[BASELINE],
-        "cost_neighbors": bits[BY_NEIGHBORS] - bits[BASELINE],
     }
     return {name: over_seeds(each.to_numpy(), corpus=corpus) for name, each in values.items()}
 

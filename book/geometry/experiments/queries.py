@@ -81,16 +81,9 @@ def _query_findings(preset: str) -> dict[str, Finding]:
         means = {control: float(values.mean()) for control, values in controls.items()}
         found[name] = capped(over_seeds(speedups(without, base), controls=means))
         if threshold == STRICT:
-            found |= {
-                control: capped(over_seeds(controls[control])) for control in ("frozen_q", "identity_q")
-            }
-            found |= {
-                variant: capped(over_seeds(speedups(times(cells, threshold), base)))
-                for variant, cells in variant_cells(preset).items()
-                if not missing(cells)
-            }
-            difference = (without["grok"] - base["grok"]).to_numpy(float)
-            found["restricted_mean"] = over_seeds(difference)
+            halved = variant_cells(preset)["half_no_q"]
+            if not missing(halved):
+                found["half_no_q"] = capped(over_seeds(speedups(times(halved, threshold), base)))
             found["memorization"] = over_seeds((without["memorize"] / base["memorize"]).to_numpy(float))
     return found
 

@@ -258,18 +258,14 @@ def _by_seed(table: pd.DataFrame, attention: str, measure: str) -> pd.Series:
 def _interference(preset: str) -> dict[str, Finding]:
     table, corpus = stored(preset), query_runs(preset)[0].text.corpus
     through = {part: _by_seed(table, WITH, f"through {part}") for part in PARTS}
-    ratios = {}
-    for of in ("embedding", "all"):
-        logs = table.assign(value=np.log(table["value"].where(table["measure"] == f"noise of {of}")))
-        more = _by_seed(logs, WITHOUT, f"noise of {of}") - _by_seed(logs, WITH, f"noise of {of}")
-        ratios[of] = more.map(np.exp)
+    noise = "noise of embedding"
+    logs = table.assign(value=np.log(table["value"].where(table["measure"] == noise)))
+    ratio = (_by_seed(logs, WITHOUT, noise) - _by_seed(logs, WITH, noise)).map(np.exp)
     end = table[table["step"] == table["step"].max()]
     start_there = _by_seed(end, IDENTITY, "identity")
     values: dict[str, tuple[pd.Series, dict[str, float]]] = {
         "interference": (through["query"], {"keys": through["key"].mean()}),
-        "interference_values": (through["value"], {}),
-        "noise_ratio": (ratios["embedding"], {}),
-        "noise_ratio_all": (ratios["all"], {}),
+        "noise_ratio": (ratio, {}),
         "identity": (_by_seed(end, WITH, "identity"), {"identity_start": start_there.mean()}),
     }
     return {
@@ -282,25 +278,14 @@ def _interference(preset: str) -> dict[str, Finding]:
 
 def _similarity(preset: str) -> dict[str, Finding]:
     table, corpus = stored(preset), query_runs(preset)[0].text.corpus
-    last = table["layer"].max()
-    end = table[table["step"] == table["step"].max()]
+    end = table[(table["step"] == table["step"].max()) & (table["layer"] == table["layer"].max())]
 
-    def at(measure: str, layer: int, moment: pd.DataFrame = end) -> np.ndarray:
-        chosen = moment.query("attention == @WITH and measure == @measure and layer == @layer")
+    def at(measure: str) -> np.ndarray:
+        chosen = end.query("attention == @WITH and measure == @measure")
         return chosen.sort_values("seed")["value"].to_numpy()
 
-    values = {
-        "last_similarity": at("similarity", last),
-        "first_similarity": at("similarity", 1),
-        "next_similarity": at("next", last),
-        "untrained_similarity": at("similarity", last, table[table["step"] == 0]),
-        "overlap": at("overlap", last),
-    }
-    control = {"permuted": float(at("permuted", last).mean())}
-    return {
-        name: over_seeds(found, controls=control if name == "last_similarity" else {}, corpus=corpus)
-        for name, found in values.items()
-    }
+    control = {"permuted": float(at("permuted").mean())}
+    return {"last_similarity": over_seeds(at("similarity"), controls=control, corpus=corpus)}
 
 
 NEEDS = "the paper's model takes a GPU"

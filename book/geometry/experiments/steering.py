@@ -201,23 +201,19 @@ def _main_findings(preset: str) -> dict[str, Finding]:
     found = {name: times(cells_of(run, preset, _n_main(run, preset))) for name, run in MAIN.items()}
     base, near = found["baseline"], found["near-Nyquist"]
     drawn = times(random_cells(97, preset))
-    strict, strict_base = (times(cells_of(run, preset, MORE[preset]), STRICT) for run in (NEAR, BASE))
     every = [table[table["seed"] < SEEDS[preset]] for table in found.values()]  # seeds of all five
     null = {"random_modes": float(speedups(drawn, base).mean())}
     null_mem = {"random_modes": float(speedups(drawn, base, "memorize").mean())}
     return {
         "baseline": over_seeds(base["grok"].to_numpy(float)),
-        "baseline_mem": over_seeds(base["memorize"].to_numpy(float)),
         "near_nyquist": _speedup(near, base, controls=null),
         "adaptive": _speedup(found["adaptive 5"], base),
         "nanda": _speedup(found["{1, 14, 41}"], base),
         "low": _speedup(found["{1, ..., 5}"], base),
         "order": order_agreement(every),
         "memorization": _speedup(near, base, "memorize", null_mem),
-        "near_nyquist_99": _speedup(strict, strict_base),
         **{
-            name: _speedup(times(cells_of(run, preset)), base)
-            for name, run in (CONTROLS | _peers(preset)).items()
+            name: _speedup(times(cells_of(CONTROLS[name], preset)), base) for name in ("subspace", "shuffled")
         },
     }
 
@@ -289,22 +285,13 @@ def ranking(times_of: np.ndarray, near: int) -> tuple[float, float, float]:
 
 # --- Table 2 --------------------------------------------------------------------------------------------
 
-SINGLES = {
-    name: GrokkingRun(modes=(mode,)) for name, mode in (("single", 48), ("single_1", 1), ("single_20", 20))
-}
+SINGLES = tuple(GrokkingRun(modes=(mode,)) for mode in (48, 1, 20))
 BASE_113 = GrokkingRun(p=113)
 
 
 def _cross_cells(preset: str) -> list[Cell]:
     whole = [cell for run in (BASE, NEAR, BASE_113, NEAR_113) for cell in cells_of(run, preset)]
-    single = [
-        cell for name, run in SINGLES.items() for cell in cells_of(run, preset, _n_single(name, preset))
-    ]
-    return whole + single + random_cells(97, preset) + random_cells(113, preset)
-
-
-def _n_single(name: str, preset: str) -> int:
-    return SEEDS[preset] if name == "single" else FEWER[preset]
+    return whole + cells_of(SINGLES[0], preset) + random_cells(97, preset) + random_cells(113, preset)
 
 
 def _cross_findings(preset: str) -> dict[str, Finding]:
@@ -321,10 +308,8 @@ def _cross_findings(preset: str) -> dict[str, Finding]:
         "speedup_97": _speedup(times(cells_of(NEAR, preset)), base, controls={"random_modes": null[97]}),
         "baseline_113": over_seeds(ratios),
     }
-    for name, run in SINGLES.items():
-        reached = times(cells_of(run, preset, _n_single(name, preset)))["grokked"]
-        found[name] = share(int(reached.sum()), len(reached))
-    return found
+    reached = times(cells_of(SINGLES[0], preset))["grokked"]
+    return found | {"single": share(int(reached.sum()), len(reached))}
 
 
 STUDIES: dict[str, Study] = {

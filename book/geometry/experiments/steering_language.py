@@ -344,20 +344,16 @@ def losses_to_baseline(table: pd.DataFrame, unit: str = "bits_per_character") ->
 
 
 def _steering_findings(preset: str) -> dict[str, Finding]:
-    pairs, whole = _differences(steering_runs(preset), "bits_per_character")
-    tied_pairs, tied_whole = _differences(tied_runs(preset), "bits_per_token")
+    _, whole = _differences(steering_runs(preset), "bits_per_character")
+    tied_pairs, _ = _differences(tied_runs(preset), "bits_per_token")
     tied_pairs = tied_pairs.loc[N_LOOKED_AT[preset] :]
     controls = {"byte_near_nyquist": {"frozen": float(whole[FROZEN].mean())}}
     differences = {
         "byte_near_nyquist": whole[NEAR_NYQUIST],
-        "bpe_frozen": pairs[FROZEN],
-        "bpe_subspace": pairs[SUBSPACE],
         "tied_bpe_near_nyquist": tied_pairs[NEAR_NYQUIST],
         "tied_bpe_top5": tied_pairs[TOP_5],
         "tied_bpe_order": tied_pairs[NEAR_NYQUIST] - tied_pairs[TOP_5],
         "tied_bpe_subspace": tied_pairs[SUBSPACE],
-        "tied_bpe_frozen": tied_pairs[FROZEN],
-        "tied_byte_near_nyquist": tied_whole[NEAR_NYQUIST],
     }
     corpus = texts_and_setting(preset)[0].corpus
     return {

@@ -111,9 +111,12 @@ def _findings(preset: str) -> dict[str, Finding]:
                 within=(-2, 2),
             ),
             f"near_nyquist_{window}": over_seeds(of["near_nyquist", "gradient"], within=(-1, 1)),
-            f"kept_{window}": over_seeds(of["baseline", "kept"], within=(-1, 1)),
-            f"deleted_{window}": over_seeds(of["baseline", "deleted"], within=(-1, 1)),
         }
+        if window == LEARNING:
+            found |= {
+                f"{what}_learning": over_seeds(of["baseline", what], within=(-1, 1))
+                for what in ("kept", "deleted")
+            }
     return found
 
 

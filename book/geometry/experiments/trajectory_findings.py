@@ -125,7 +125,7 @@ def _q_findings(preset: str) -> dict[str, Finding]:
     found["order"] = over(order, controls={"random_walk": float(walk)}, within=CORRELATION)
     for name, column in (("separation_walks", "dbcv"), ("sharp_walks", "layout_sharpness")):
         found[name] = over((of_kinds(runs, column) - of_kinds(runs, column, WALK))["Q"].to_numpy())
-    return found | _drop_findings(runs, over) | _alternative_findings(runs, over) | _reported(runs, over)
+    return found | _drop_findings(runs, over) | _stability(runs, over)
 
 
 def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
@@ -141,16 +141,12 @@ def _drop_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) 
         found[name] = over(
             excess["Q"].to_numpy(), controls=controls, within=(-2.0, 2.0)
         )  # of two correlations
-        if name == "drops":
-            found["drops_others"] = over(excess[list(OTHERS)].mean(axis=1).to_numpy(), within=(-2.0, 2.0))
     significant = {}
     for path in (DATA, WALK):
         table = pd.concat([_significant(run, path) for run in runs])
         significant[path] = table.groupby("seed")["low"].mean().to_numpy()
     controls = {"random_walk": float(significant[WALK].mean())}
     found["significant"] = over(significant[DATA], controls=controls, within=SHARE)
-    found["drops_with_trend"] = over(of_kinds(runs, "loss_correlation")["Q"].to_numpy(), within=CORRELATION)
-    found["lag"] = over(of_kinds(runs, "detrended_lag")["Q"].to_numpy())
     return found
 
 
@@ -162,20 +158,13 @@ def _significant(run: TrajectoryRun, path: str) -> pd.DataFrame:
     return pd.DataFrame({"seed": run.seed, "low": own["transition_p"] < 0.05})
 
 
-def _alternative_findings(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
-    """Agreement of Q's phases over settings and methods, where they were tried."""
-    found = {}
-    for name, column in (
-        ("stable", "stability"),
-        *[(one, one) for one in ("umap_agreement", "hmm_agreement")],
-    ):
-        if len(values := _of_q(runs, column, DATA)):
-            walks = _of_q(runs, column, WALK)
-            controls = {"random_walk": float(walks.mean())} if len(walks) else None
-            found[name] = over(
-                values, controls=controls, within=CORRELATION
-            )  # an adjusted index may be negative
-    return found
+def _stability(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
+    """Agreement of Q's phases over settings, where they were tried."""
+    values, walks = (_of_q(runs, "stability", path) for path in (DATA, WALK))
+    if not len(values):
+        return {}
+    controls = {"random_walk": float(walks.mean())} if len(walks) else None
+    return {"stable": over(values, controls=controls, within=CORRELATION)}  # an index may be < 0
 
 
 def _of_q(runs: Sequence[TrajectoryRun], column: str, path: str) -> np.ndarray:
@@ -183,15 +172,6 @@ def _of_q(runs: Sequence[TrajectoryRun], column: str, path: str) -> np.ndarray:
     table = kinds_table(runs, column, path)
     means: np.ndarray = table[table["kind"] == "Q"].groupby("seed")["value"].mean().to_numpy()
     return means
-
-
-def _reported(runs: Sequence[TrajectoryRun], over: Callable[..., Finding]) -> dict[str, Finding]:
-    phases, separation = of_kinds(runs, "n_phases"), of_kinds(runs, "dbcv")
-    found = {
-        f"phases_{short}": over(phases[kind].to_numpy(), within=NOT_NEGATIVE) for kind, short in NAMES.items()
-    }
-    found["separation_q"] = over(separation["Q"].to_numpy(), within=CORRELATION)
-    return found
 
 
 # --- one shape or many ------------------------------------------------------------------------------
@@ -330,10 +310,7 @@ def _shape_findings(preset: str) -> dict[str, Finding]:
     over = functools.partial(findings.over_seeds, corpus=_corpus(runs), within=SHARE)
     found = {"two_arms_left": shape_findings(runs)["two_arms_left"]}
     table = _of_matrices(shape_table(runs))
-    for column in ("own_walks", "among_walks", "two_arms"):
-        found[column] = over(table.groupby("seed")[column].mean().to_numpy())
-    by_kind = table.pivot_table(index="seed", columns="kind", values="disparity")
-    found |= {f"disparity_{short}": over(by_kind[kind].to_numpy()) for kind, short in NAMES.items()}
+    found["two_arms"] = over(table.groupby("seed")["two_arms"].mean().to_numpy())
     flat = _of_matrices(shape_table(runs, "pca")).groupby("seed")[["disparity", "between_runs"]].mean()
     found["disparity_pca"] = over(flat["disparity"].to_numpy())
     ratio = (flat["disparity"] / flat["between_runs"]).to_numpy()
@@ -341,8 +318,6 @@ def _shape_findings(preset: str) -> dict[str, Finding]:
     if runs[0].pipeline.alternatives:
         others = {"disparity_30": ("pymde", 30), "disparity_umap": ("umap", 0)}
         found |= {name: over(_disparities(runs, *how)) for name, how in others.items()}
-    without = _of_matrices(shape_table(trajectory_runs.no_query_runs(preset)))
-    found["disparity_no_q"] = over(without.groupby("seed")["disparity"].mean().to_numpy())
     return found
 
 

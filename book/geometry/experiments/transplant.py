@@ -148,14 +148,12 @@ def _findings(preset: str) -> dict[str, Finding]:
         "embedding_minus_attention": over_seeds(
             saved[EMBEDDING] - saved[ATTENTION], controls={"untrained": untrained}
         ),
-        "embedding_minus_rest": over_seeds(saved[EMBEDDING] - saved[REST]),
         "embedding_excess": over_seeds((wide["share"] - wide["permuted"]).to_numpy()),
         "embedding_given": over_seeds(saved[EMBEDDING]),
         "attention_given": over_seeds(saved[ATTENTION]),
         "rest_given": over_seeds(saved[REST]),
         "untrained_embedding": over_seeds(saved[UNTRAINED[EMBEDDING]]),
         "untrained_attention": over_seeds(saved[UNTRAINED[ATTENTION]]),
-        "donor": over_seeds(epochs[NOTHING].to_numpy()),
     }
 
 

@@ -48,12 +48,6 @@ def renamings(modes: Sequence[int], p: int) -> set[tuple[int, ...]]:
     return {tuple(sorted(min(u * mode % p, -u * mode % p) for mode in modes)) for u in range(1, p // 2 + 1)}
 
 
-def n_distinct(runs: Sequence[GrokkingRun]) -> int:
-    """How many of `runs` differ by more than the names of the residues."""
-    kinds = {(min(renamings(run.modes, run.p)) if run.modes else (), run.top_k, run.subspace) for run in runs}
-    return len(kinds)
-
-
 # --- drawn sets -----------------------------------------------------------------------------------------
 
 
@@ -129,13 +123,6 @@ def epochs_saved(table: pd.DataFrame, column: str) -> Finding:
     return over_seeds((of["drawn"] - of["near-Nyquist"]).to_numpy(float))
 
 
-def ten_seeds(preset: str) -> pd.DataFrame:
-    """Like :func:`against_drawn`, with the drawn sets and near-Nyquist runs of the first five seeds too."""
-    first = {"near-Nyquist": cells_of(NEAR, preset), "drawn": random_cells(P, preset)}
-    parts = [times(cells).assign(modes=name) for name, cells in first.items()]
-    return pd.concat([*parts, against_drawn(preset)], ignore_index=True)
-
-
 # --- Figure 1 -------------------------------------------------------------------------------------------
 
 
@@ -155,10 +142,7 @@ def _variant_findings(preset: str) -> dict[str, Finding]:
     again = np.array([ranking(times_of[:, :, seeds], near) for seeds in seeds_drawn])  # the same seeds of all
     return {
         "variants": exact(times_of.shape[1]),
-        "distinct": exact(n_distinct(list(VARIANTS.values()))),
         "correlation": resampled(ranking(times_of, near)[2], again[:, 2], n_seeds),
-        **{f"near_saves_{name}": epochs_saved(ten_seeds(preset), name) for name in ("grok", "memorize")},
-        "first_in_both": once(float((again[:, :2] == 1).all(axis=1).mean())),
     }
 
 
@@ -175,7 +159,7 @@ def _more_findings(preset: str) -> dict[str, Finding]:
 
 def few_cells(preset: str) -> dict[int, list[Cell]]:
     """Runs with one mode, as in Table 2, and with two and three drawn at random, by their number."""
-    single = [cell for run in SINGLES.values() for cell in cells_of(run, preset, FEWER[preset])]
+    single = [cell for run in SINGLES for cell in cells_of(run, preset, FEWER[preset])]
     return {1: single} | {size: drawn_cells(preset, size, N_FEW[preset]) for size in (2, 3)}
 
 
@@ -220,7 +204,6 @@ def _few_findings(preset: str) -> dict[str, Finding]:
     for size, cells in few_cells(preset).items():
         table, word = times(cells), ("one", "two", "three")[size - 1]
         found[word] = share(int(table["grokked"].sum()), len(table), repeats="runs")
-        found[f"{word}_epochs"] = over_seeds(table["grok"].to_numpy(float), repeats="runs")
     return found
 
 

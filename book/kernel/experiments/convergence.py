@@ -221,21 +221,19 @@ def curves(preset: str) -> pd.DataFrame:
 # --- claims -----------------------------------------------------------------------------------------
 
 
-def _fall(path: Path) -> Finding:
-    return findings.over_seeds(path.fall, corpus=path.models.corpus)
-
-
-def _orthogonal(setting: str, start: str, key: str) -> Part:
-    """How orthogonal models of a setting end, from one start."""
-
-    def measured(preset: str) -> dict[str, Finding]:
+def _orthogonal(preset: str) -> dict[str, Finding]:
+    """How orthogonal models of each setting end, from each start."""
+    found = {}
+    for setting, start, key in (
+        ("wide", "narrow", "long"),
+        ("wide", "wide", "wide_other"),
+        ("text", "narrow", "end"),
+        ("text", "wide", "end_other"),
+    ):
         path = load(settings(preset)[setting], STARTS[start])
-        largest = path.along.groupby("seed")["ratio"].max().to_numpy()
-        found = path.counting(orthogonality.ends(path.judged))
-        found |= {"largest": findings.over_seeds(largest, corpus=path.models.corpus), "fall": _fall(path)}
-        return {f"{quantity}_{key}": one for quantity, one in found.items()}
-
-    return Part(lambda preset: cells(preset, setting, starts=(start,)), measured)
+        ends = path.counting(orthogonality.ends(path.judged))
+        found |= {f"{quantity}_{key}": one for quantity, one in ends.items()}
+    return found
 
 
 def at_end(preset: str, *, flat: bool = False) -> Judged:
@@ -254,7 +252,7 @@ def _text_cells(preset: str) -> list[Cell]:
     )
 
 
-def _at_end(measure: Callable[[Judged], dict[str, Finding]]) -> Part:
+def _at_end(measure: Callable[[Judged], dict[str, Finding]]) -> Study:
     """What a table comes to at a flat loss, from the start that decides."""
 
     def measured(preset: str) -> dict[str, Finding]:
@@ -262,7 +260,7 @@ def _at_end(measure: Callable[[Judged], dict[str, Finding]]) -> Part:
         found = path.counting(measure(at_end(preset, flat=True)))
         return {f"{name}_end": one for name, one in found.items()}
 
-    return Part(_text_cells, measured)
+    return Study(_text_cells, measured)
 
 
 def _diagnostic(preset: str) -> dict[str, Finding]:
@@ -276,34 +274,20 @@ def _diagnostic(preset: str) -> dict[str, Finding]:
     return {f"{name}_end": one for name, one in path.counting(found).items()}
 
 
-MEASURED: dict[str, tuple[Study, Callable[[Judged], dict[str, Finding]]]] = {
-    "kernel.table1": (chosen.STUDIES["kernel.table1"], chosen.table_1),
-    "kernel.table2": (chosen.STUDIES["kernel.table2"], chosen.table_2),
-    "kernel.table3": (chosen.STUDIES["kernel.table3"], chosen.table_3),
-    "kernel.table4": (fits.STUDIES["kernel.table4"], chosen.table_4),
-    "kernel.pmi_fit": (chosen.STUDIES["kernel.pmi_fit"], chosen.pmi_fit),
-}
-
-
-def _with(study: Study, *parts: Part) -> Study:
-    return dataclasses.replace(study, parts=(*study.parts, *parts))
-
-
-_ORTHOGONAL = orthogonality.STUDIES["kernel.orthogonal"]
 STUDIES: dict[str, Study] = {
-    "kernel.orthogonal": dataclasses.replace(
-        _with(
-            _ORTHOGONAL,
-            _orthogonal("wide", "narrow", "long"),
-            _orthogonal("wide", "wide", "wide_other"),
-            _orthogonal("text", "narrow", "end"),
-            _orthogonal("text", "wide", "end_other"),
-        ),
-        beside=lambda preset: [*_ORTHOGONAL.beside(preset), *cells(preset)],
+    "kernel.orthogonal": Study(
+        cells,
+        _orthogonal,
+        beside=lambda preset: models.cells_of(models.untied(preset), models.other_start(preset)),
     ),
-    "kernel.diagnostic": _with(
-        orthogonality.STUDIES["kernel.diagnostic"],
-        Part(lambda preset: cells(preset, "text", starts=("narrow",)), _diagnostic),
+    "kernel.diagnostic": Study(
+        lambda preset: [orthogonality.untrained_cell(preset)],
+        orthogonality.out_of_sample,
+        parts=(Part(lambda preset: cells(preset, "text", starts=("narrow",)), _diagnostic),),
     ),
-    **{name: _with(study, _at_end(measure)) for name, (study, measure) in MEASURED.items()},
+    "kernel.table1": _at_end(chosen.table_1),
+    "kernel.table2": _at_end(chosen.table_2),
+    "kernel.table3": _at_end(chosen.table_3),
+    "kernel.table4": _at_end(chosen.table_4),
+    "kernel.pmi_fit": _at_end(chosen.pmi_fit),
 }

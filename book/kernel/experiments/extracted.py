@@ -116,10 +116,6 @@ def _exact(preset: str) -> dict[str, Finding]:
     controls = {"random": max(bounds["error_random"])}
     return {
         "error_of_any": findings.extreme(bounds["error"], largest=True, controls=controls, corpus=corpus),
-        "error_random": findings.extreme(
-            bounds["error_random"], largest=True, repeats="random matrices", corpus=corpus
-        ),
-        "condition": findings.exact(trained.extraction.condition, corpus=corpus),
         "zeros": findings.exact(zeros, corpus=corpus),
     }
 
@@ -135,34 +131,10 @@ def _circulant(preset: str) -> dict[str, Finding]:
         "permuted": float(permuted_scores(trained).mean()),
         "untrained permuted": float(permuted_scores(trained, embeddings=trained.first).mean()),
     }
-    every = [other.scores(other.last).mean() for _, other in models.all_readings(preset)]
-    others = {
-        "score_left": trained.scores(trained.last, direction=-1),
-        "score_untied": _scores_of(models.untied(preset)),
-        "score_shuffled": _scores_of(models.shuffled(preset)),
-    }
-    found = {name: models.of_cosines(values, corpus=corpus) for name, values in others.items()}
-    return found | {
+    return {
         "score": models.of_cosines(scores, controls=controls, corpus=corpus),
         "loss": findings.over_seeds(models.final_losses(trained), corpus=corpus),
         "kept": findings.share(int((scores >= LEAST_SCORE).sum()), len(scores), corpus=corpus),
-        "least_reading": findings.once(min(every), repeats=READINGS, corpus=corpus),
-        "best_reading": findings.once(max(every), repeats=READINGS, corpus=corpus),
-    }
-
-
-def _scores_of(run: models.KernelRun) -> np.ndarray:
-    found = models.load(run)
-    return found.scores(found.last)
-
-
-def _data_determined(preset: str) -> dict[str, Finding]:
-    trained = models.trained(preset)
-    other = models.load(models.shuffled(preset))
-    corpus = trained.corpus
-    return {
-        "cosine_shuffled": resampled(other.k0, corpus, {}),
-        "cosine_w": resampled(off_diagonal(models.gram(trained.last)), corpus, {}),
     }
 
 
@@ -181,5 +153,4 @@ STUDIES: dict[str, Study] = {
             models.cells_of(*models.grid(preset)) + list(models.other_windows(preset).values())
         ),
     ),
-    "kernel.data_determined": Study(_cells, _data_determined),
 }

@@ -6,10 +6,9 @@ A cosine is between the row that a formula gives and the first row of a model's 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from book.kernel import theory
 from book.kernel.experiments import models, word_vectors
@@ -21,8 +20,6 @@ from book.ledger import findings
 from book.ledger.cells import Cell
 from book.ledger.findings import Finding
 from book.ledger.studies import Study
-from embviz import kernels
-from embviz.words.cooccurrence import pmi
 
 PAPER_TABLE_1 = {
     **{"H1": 0.220, "H2": 0.085, "H3": 0.102, "H5": 0.204, "H6": 0.171, "H7": 0.065, "H8": 0.143},
@@ -109,130 +106,21 @@ def order_agreement(table: Mapping[str, np.ndarray], labels: Mapping[str, str] |
     return np.array([rank_correlation(list(PAPER_TABLE_1.values()), column) for column in own.T])
 
 
-def table_2_of_main(preset: str) -> dict[str, Finding]:
-    """Table 2 on it."""
-    trained = models.trained(preset)
-    scan = theory.alpha_scan(trained.spectrum, theory.TABLE_2, form="fft")
-    found = cosines(scan[:, None], trained.k0[None])  # (8, R)
-    identity = float(cosines(trained.identity, trained.k0).mean())
-    return {
-        f"power_{alpha:g}": models.of_cosines(values, controls={"identity": identity}, corpus=trained.corpus)
-        for alpha, values in zip(theory.TABLE_2, found, strict=True)
-        if alpha != theory.EPS  # judged on the text that comes nearest
-    }
-
-
-def identity_of_text(preset: str) -> dict[str, Finding]:
-    """What section 4.2 compares, on the main reading's text."""
-    trained = models.trained(preset)
-    fft, eigen = theory.k0_fft(trained.spectrum), theory.k0_eigen(trained.spectrum)
-    written, matrix = theory.impulse_row(trained.spectrum), trained.identity
-    values = {
-        "mutual_eigen": cosines(eigen, written),
-        "spread_eigen": np.log10(eigen.std() / written.std()),
-        "mutual_matrix": cosines(fft, matrix),
-        "spread_matrix": fft.std() / matrix.std(),
-        "sd_identity": written.std(),
-        "sd_power": fft.std(),
-    }
-    return {name: findings.exact(float(value), corpus=trained.corpus) for name, value in values.items()}
-
-
-def table_3_of_main(preset: str) -> dict[str, Finding]:
-    """Table 3 on it."""
-    trained = models.trained(preset)
-    terms = {kind: theory.taylor_terms(trained.spectrum, kind=kind) for kind in get_args(theory.Logarithm)}
-    rows = {
-        "identity_matrix": terms["clamp"].identity,
-        "log_magnitude": terms["magnitude"].log,
-        "log_complex": terms["complex"].log.real,
-    }
-    return {
-        name: models.of_cosines(cosines(row, trained.k0), corpus=trained.corpus) for name, row in rows.items()
-    }
-
-
 def eigenvalue_table(eps: float = theory.EPS) -> np.ndarray:
     """l^(eps - 1) of the five eigenvalues of section 4.4."""
     return np.array(list(EIGENVALUES.values())) ** (eps - 1)
 
 
-def fitted_eps() -> float:
-    """The epsilon whose five values lie nearest to those printed, by squared logarithms."""
-
-    def distance(eps: float) -> float:
-        return float((np.log(eigenvalue_table(eps) / np.array(PRINTED)) ** 2).sum())
-
-    return float(optimize.minimize_scalar(distance, bounds=(0.0, 0.1), method="bounded").x)
-
-
 def _eigen_table(preset: str) -> dict[str, Finding]:
     values = dict(zip(EIGENVALUES, eigenvalue_table(), strict=True))
-    return {name: findings.exact(value) for name, value in values.items()} | {
-        "epsilon": findings.exact(fitted_eps())
-    }
-
-
-def _table_4(preset: str) -> dict[str, Finding]:
-    trained = models.trained(preset)
-    spectrum, k0, corpus = trained.spectrum, trained.k0, trained.corpus
-    better = better_form(spectrum, k0)
-    fft, where = best_over_eps(spectrum, k0, "fft")
-    every = {label: better_form(other.spectrum, other.k0) for label, other in models.all_readings(preset)}
-    means = [own.mean() for own in every.values()]
-    return _with_words(preset) | {
-        "cosine_eigen": models.of_cosines(best_over_eps(spectrum, k0, "eigen")[0], corpus=corpus),
-        "cosine_fft": models.of_cosines(fft, corpus=corpus),
-        "sd": findings.once(
-            better.std(ddof=1) if len(better) > 1 else 0.0, repeats="sets of seeds", corpus=corpus
-        ),
-        "best_epsilon": findings.once(np.median(where), repeats="sets of seeds", corpus=corpus),
-        "best_reading": findings.once(max(means), repeats=READINGS, corpus=corpus),
-        "least_reading": findings.once(min(means), repeats=READINGS, corpus=corpus),
-    }
-
-
-def _with_words(preset: str) -> dict[str, Finding]:
-    """The same for texts of words, and what the formula has over the identity there."""
-    found = {}
-    for name, run in zip(("dropped", "one_symbol"), models.words(preset).values(), strict=True):
-        own = models.load(run)
-        formula, over = over_identity(own.spectrum, own.k0)
-        first, over_first = over_identity(own.spectrum, own.k0_of(own.first))
-        controls = {
-            "untrained": float(first.mean()),
-            "counts": float(with_counts(own.spectrum, own.k0).mean()),
-        }
-        found[f"cosine_{name}"] = models.of_cosines(formula, controls=controls, corpus=own.corpus)
-        found[f"over_{name}"] = findings.over_seeds(
-            over, controls={"untrained": float(over_first.mean())}, corpus=own.corpus, within=(-2.0, 2.0)
-        )
-    return found
-
-
-def over_identity(spectrum: Spectrum, k0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines of the formula (better form, best epsilon) with rows k0 (R, V), and less the identity's."""
-    formula = better_form(spectrum, k0)
-    return formula, formula - cosines(theory.row_identity(spectrum), k0)
-
-
-def table_5_of_text(preset: str) -> dict[str, Finding]:
-    """Table 5's widest pair on the main reading's text, in the FFT form."""
-    trained = models.trained(preset)
-    spectrum = trained.spectrum
-    fft = theory.alpha_scan(spectrum, PAIRS_OF_EPS[-1], form="fft")
-    mutual, share = float(cosines(*fft)), theory.clamped_share(spectrum)
-    return {
-        "fft_0.003-0.020": findings.exact(mutual, corpus=trained.corpus),
-        "clamped_share": findings.exact(share, corpus=trained.corpus),
-    }
+    return {name: findings.exact(value) for name, value in values.items()}
 
 
 def _listings(preset: str) -> dict[str, Finding]:
     corpus = models.main(preset).text.corpus
     every = [listings_cosine(models.spectrum_of(run)) for run in models.readings(preset).values()]
     own = listings_cosine(models.trained(preset).spectrum)
-    values = {"cosine": own, "least": min(every), "most": max(every)}
+    values = {"cosine": own, "most": max(every)}
     return {name: findings.exact(value, corpus=corpus) for name, value in values.items()}
 
 
@@ -254,39 +142,10 @@ def vector_cells(preset: str) -> list[Cell]:
     return [word_vectors.word_vectors.cell(one) for one in runs]
 
 
-def vector_products(preset: str, trained: Trained) -> np.ndarray:
-    """Products of skip-gram vectors, (R, V, V), of the symbols that the models' text has."""
-    products = np.stack([word_vectors.products(cell) for cell in vector_cells(preset)])
-    kept: np.ndarray = products[:, trained.met][:, :, trained.met]
-    return kept
-
-
 def off_diagonal_correlations(W: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """Pearson's correlation of matrices W (R, V, V) with one, above the diagonal, (R,)."""
     other = off_diagonal(matrix)
     return np.array([np.corrcoef(own, other)[0, 1] for own in off_diagonal(W)])
-
-
-def pmi_fit_of_main(preset: str) -> dict[str, Finding]:
-    """Section 6 on the main reading."""
-    trained = models.trained(preset)
-    spectrum, corpus = trained.spectrum, trained.corpus
-    pmi_row = theory.candidates(trained.counts.pairs, spectrum)["H5 (as written)"].values
-    power = theory.k0_fft(spectrum)
-    products = vector_products(preset, trained)
-    of_vectors = kernels.extract_kernel(products, spectrum.matrix, zeros="drop").k0
-    of_pmi = pmi(trained.counts.pairs)
-    values = {
-        "sgns_pmi": cosines(pmi_row, of_vectors),
-        "sgns_power": cosines(power, of_vectors),
-        "w_pmi": off_diagonal_correlations(models.gram(trained.last), of_pmi),
-        "sgns_w_pmi": off_diagonal_correlations(products, of_pmi),
-    }
-    return {name: models.of_cosines(own, corpus=corpus) for name, own in values.items()}
-
-
-def _table_4_cells(preset: str) -> list[Cell]:
-    return models.cells_of(models.main(preset), *models.readings(preset).values())
 
 
 def _counts_of_readings(preset: str) -> list[Cell]:
@@ -296,6 +155,5 @@ def _counts_of_readings(preset: str) -> list[Cell]:
 
 STUDIES: dict[str, Study] = {
     "kernel.eigen_table": Study(models.main_cells, _eigen_table),
-    "kernel.table4": Study(_table_4_cells, _table_4),
     "kernel.listings": Study(_counts_of_readings, _listings),
 }

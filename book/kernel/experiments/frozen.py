@@ -190,17 +190,6 @@ def _relation(preset: str, table: pd.DataFrame) -> Finding:
     return models.of_cosines(relation, controls=controls, corpus=text.corpus)
 
 
-def _attention(preset: str) -> dict[str, Finding]:
-    table, corpus = losses(preset), runs(preset)[0].text.corpus
-    names = {
-        "lost_gaussian": GAUSSIAN,
-        "lost_narrow": NARROW,
-        "lost_given": GIVEN,
-        "lost_exchanged": EXCHANGED,
-    }
-    return {name: findings.over_seeds(lost(table, kind), corpus=corpus) for name, kind in names.items()}
-
-
 def _free(preset: str) -> dict[str, Finding]:
     table, corpus = free_losses(preset), runs(preset)[0].text.corpus
     controls = {"narrow": float(lost(table, NARROW).mean())}
@@ -220,4 +209,4 @@ def _free_cells(preset: str) -> list[Cell]:
     return [counted.cell(CountedText(text)), *own, *_vectors(preset)]
 
 
-STUDIES: dict[str, Study] = {"kernel.attention": Study(_cells, _attention, parts=(Part(_free_cells, _free),))}
+STUDIES: dict[str, Study] = {"kernel.attention": Study(_free_cells, _free, beside=_cells)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from dataclasses import dataclass
 
@@ -161,11 +160,8 @@ def _fresh(preset: str) -> dict[str, Finding]:
 def _open_eps(preset: str) -> dict[str, Finding]:
     table = best_eps(preset)
     corpus = models.main(preset).text.corpus
-    together = functools.partial(findings.once, repeats=f"sets of {len(table)} models", corpus=corpus)
-    return {
-        "flat": together(table["range"].median()),
-        "bound": together(table["at_end"].mean()),
-    }
+    repeats = f"sets of {len(table)} models"
+    return {"flat": findings.once(table["range"].median(), repeats=repeats, corpus=corpus)}
 
 
 def _cells(preset: str) -> list[Cell]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -269,13 +268,6 @@ def main_cells(preset: str) -> list[Cell]:
 def trained(preset: str) -> Trained:
     """The main reading's models."""
     return load(main(preset))
-
-
-def all_readings(preset: str) -> Iterator[tuple[str, Trained]]:
-    """Models of the readings that are stored, with their labels."""
-    for label, run in readings(preset).items():
-        if preset == "quick" or not missing(cells_of(run)):
-            yield label, load(run)
 
 
 def final_losses(found: Trained) -> np.ndarray:

@@ -112,12 +112,6 @@ def untrained_cell(preset: str) -> Cell:
 # --- claims -----------------------------------------------------------------------------------------
 
 
-def _orthogonal(preset: str) -> dict[str, Finding]:
-    untied = models.load(models.untied(preset))
-    output = mean_cosines(untied.output) / expected_cosine(untied.embedding_dim)
-    return {"ratio_untied": findings.over_seeds(output, corpus=untied.corpus)}
-
-
 def ends(trained: Trained) -> dict[str, Finding]:
     """How orthogonal models are after training, beside themselves before it."""
     expected = expected_cosine(trained.embedding_dim)
@@ -147,14 +141,15 @@ def of_gauge(path: pd.DataFrame, corpus: str) -> dict[str, Finding]:
     advantage = np.abs(own) - np.max([np.abs(values) for values in plain.values()], axis=0)
     # nearer to the held-out loss is better whichever way a diagnostic runs
     controls = {"update_norm": -float(np.abs(plain["update_norm"]).mean())}
-    found = {name: models.of_cosines(values, corpus=corpus) for name, values in (ends | plain).items()}
+    ends["weight_norm"] = plain["weight_norm"]
+    found = {name: models.of_cosines(values, corpus=corpus) for name, values in ends.items()}
     return found | {
         "correlation": models.of_cosines(own, controls=controls, corpus=corpus),
         "advantage": models.of_cosines(advantage, corpus=corpus),
     }
 
 
-def _out_of_sample(preset: str) -> dict[str, Finding]:
+def out_of_sample(preset: str) -> dict[str, Finding]:
     cell = untrained_cell(preset)
     table, corpus = table_of(cell), cell.config.text.corpus
     names = {"photonic": "fft", "photonic_eigen": "eigen", "photonic_identity": "identity"}
@@ -162,13 +157,3 @@ def _out_of_sample(preset: str) -> dict[str, Finding]:
         name: models.of_cosines(table[column].to_numpy(), repeats="draws of an embedding", corpus=corpus)
         for name, column in names.items()
     }
-
-
-STUDIES: dict[str, Study] = {
-    "kernel.orthogonal": Study(
-        lambda preset: models.cells_of(models.untied(preset)),
-        _orthogonal,
-        beside=lambda preset: models.cells_of(models.other_start(preset)),
-    ),
-    "kernel.diagnostic": Study(lambda preset: [untrained_cell(preset)], _out_of_sample),
-}

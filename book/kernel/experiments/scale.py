@@ -278,30 +278,6 @@ def table(preset: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _open_scale(preset: str) -> dict[str, Finding]:
-    found: dict[str, Finding] = {}
-    every, corpus = table(preset), runs(preset)[1_000].text.corpus
-    better = every.assign(formula=every[["eigen", "fft"]].max(axis=1))
-    for name, own in better[better["step"] > 0].groupby("name"):
-        given, shuffled = own[own["order"] == 0], own[own["order"] > 0]
-        values = {
-            "score": given["score"],
-            "counts": given["with_counts"],
-            "mean": given["with_mean"],
-            "orders": shuffled.groupby("seed")["formula"].mean(),
-            "counts_orders": shuffled.groupby("seed")["with_counts"].mean(),
-        }
-        found |= {
-            f"{kind}_{name}": models.of_cosines(series.to_numpy(), corpus=corpus)
-            for kind, series in values.items()
-        }
-    alone = table_of(formula_cells(preset)[-1]).iloc[0]
-    return found | {
-        "clamped_15000": findings.exact(float(alone["clamped"]), corpus=corpus),
-        "listings_15000": findings.exact(float(alone["listings"]), corpus=corpus),
-    }
-
-
 def at_plateau(preset: str) -> dict[str, Finding]:
     """What trained models of 1,000 words say from either start; of models whose loss still falls, nothing."""
     found: dict[str, Finding] = {}
@@ -310,28 +286,19 @@ def at_plateau(preset: str) -> dict[str, Finding]:
         given = table[table["order"] == 0].assign(formula=lambda rows: rows[["eigen", "fft"]].max(axis=1))
         first, last = given[given["step"] == 0], given[given["step"] > 0]
         corpus, flat = run.text.corpus, (last["fall"] < FLAT).to_numpy()
-        formula, over = last["formula"].to_numpy(), (last["formula"] - last["identity"]).to_numpy()
+        formula = last["formula"].to_numpy()
         controls = {"identity": float(last["identity"].mean()), "untrained": float(first["formula"].mean())}
-        before = {"untrained": float((first["formula"] - first["identity"]).mean())}
         if flat.any():
             cosine = models.of_cosines(formula[flat], controls=controls, corpus=corpus)
-            excess = findings.over_seeds(over[flat], controls=before, corpus=corpus, within=(-2.0, 2.0))
         else:  # shown, and nothing is decided by it
-            cosine, excess = (
-                Finding(mean, mean, mean, 0, null, corpus, AT_PLATEAU)
-                for mean, null in ((float(formula.mean()), controls), (float(over.mean()), before))
-            )
+            mean = float(formula.mean())
+            cosine = Finding(mean, mean, mean, 0, controls, corpus, AT_PLATEAU)
         found |= {
             f"cosine_{name}": cosine,
-            f"over_{name}": excess,
-            f"counts_{name}": models.of_cosines(last["with_counts"].to_numpy(), corpus=corpus),
-            f"score_{name}": models.of_cosines(last["score"].to_numpy(), corpus=corpus),
             f"fall_{name}": findings.over_seeds(100 * last["fall"].to_numpy(), corpus=corpus),
             f"loss_{name}": findings.over_seeds(last["dropout_loss"].to_numpy(), corpus=corpus),
         }
     return found
 
 
-STUDIES: dict[str, Study] = {
-    "kernel.open_scale": Study(cells, _open_scale, parts=(Part(_plateau_cells, at_plateau),))
-}
+STUDIES: dict[str, Study] = {"kernel.open_scale": Study(_plateau_cells, at_plateau, beside=cells)}

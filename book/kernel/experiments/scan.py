@@ -212,8 +212,11 @@ def median_of(values: pd.Series, corpus: str, controls: dict[str, float] | None 
 def _identity(preset: str) -> dict[str, Finding]:
     near, corpus = nearest(table(preset), N_NEAREST, "Table 5"), _corpus(preset)
     near["spread"] = near["sd_power"] / near["sd_identity"]
-    names = ("mutual", "spread", "sd_identity", "sd_power")
-    return fits.identity_of_text(preset) | {f"{name}_text": median_of(near[name], corpus) for name in names}
+    names = ("mutual", "spread")
+    found = {f"{name}_text": median_of(near[name], corpus) for name in names}
+    trained = models.trained(preset)
+    sizes = {"sd_identity": theory.impulse_row(trained.spectrum), "sd_power": theory.k0_fft(trained.spectrum)}
+    return found | {name: findings.exact(row.std(), corpus=trained.corpus) for name, row in sizes.items()}
 
 
 def _table_5(preset: str) -> dict[str, Finding]:
@@ -223,7 +226,7 @@ def _table_5(preset: str) -> dict[str, Finding]:
         for name, (a, b) in zip(PAIRS, PAIRS_OF_EPS, strict=True)
     }
     slopes = np.exp(departures_of_table_5(near).mean(axis=1))
-    return fits.table_5_of_text(preset) | found | {"text_slope": median_of(pd.Series(slopes), corpus)}
+    return found | {"text_slope": median_of(pd.Series(slopes), corpus)}
 
 
 def log_terms_cell(preset: str, *, shuffled: bool = False) -> Cell:

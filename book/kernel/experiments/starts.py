@@ -179,35 +179,11 @@ def steps_to(curve: pd.DataFrame, target: float) -> float:
 
 
 def _initialization(preset: str) -> dict[str, Finding]:
-    run, big = small(preset), large(preset)
-    table, of_large = curves(run, get_args(Beginning)), curves(big, LARGE_BEGINNINGS)
-    corpus = run.text.corpus
-    names: dict[str, Beginning] = {
-        "saving_fft": "derived, FFT form",
-        "saving_svd": "log counts",
-        "saving_pmi": "PMI",
-        "saving_sgns": "skip-gram",
-    }
-    of_large_text: dict[str, Beginning] = {
-        "": "derived",
-        "_permuted": "permuted",
-        "_svd": "log counts",
-        "_pmi": "PMI",
-        "_sgns": "skip-gram",
-    }
-    last = table[table["step"] == table["step"].max()].pivot(
-        index="seed", columns="beginning", values="held_out_loss"
-    )
+    run = small(preset)
+    table = curves(run, get_args(Beginning))
     controls = {"permuted": float(savings(table, "permuted").mean())}
-    found = {name: of_savings(savings(table, kind), corpus=corpus) for name, kind in names.items()}
-    return found | {
-        "saving": of_savings(savings(table, "derived"), controls=controls, corpus=corpus),
-        **{
-            f"saving{name}_large": of_savings(savings(of_large, kind), corpus=big.text.corpus)
-            for name, kind in of_large_text.items()
-        },
-        "final": findings.over_seeds((last["derived"] - last["random"]).to_numpy(), corpus=corpus),
-    }
+    own = savings(table, "derived")
+    return {"saving": of_savings(own, controls=controls, corpus=run.text.corpus)}
 
 
 def cells(preset: str) -> list[Cell]:

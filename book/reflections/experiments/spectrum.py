@@ -374,22 +374,11 @@ def _symmetry_findings(preset: str) -> dict[str, Finding]:
     corpus = str(table["corpus"].iloc[0])
     found = {}
     for window in WINDOWS:
-        for column in ("positive_share", "mirror_distance", "skewness"):
+        for column in ("positive_share", "skewness"):
             value = _by_matrix(table, window, column)
             found[f"{column}_{window}"] = findings.exact(value.pop("pmi"), controls=value, corpus=corpus)
         rival = _by_matrix(table, window, "rival_ratio")
         found[f"rival_ratio_{window}"] = findings.exact(rival.pop("pmi"), controls=rival, corpus=corpus)
-    return found
-
-
-def _leading_findings(preset: str) -> dict[str, Finding]:
-    table = leading_shares(preset)
-    table = table[table["d"] != N_SIGNS]  # judged weighted
-    corpus = _text(preset)[0]
-    found = {}
-    for (window, d), rows in table.groupby(["window", "d"]):
-        share = dict(zip(rows["matrix"], rows["share"], strict=True))
-        found[f"share_{d}_{window}"] = findings.exact(share.pop("pmi"), controls=share, corpus=corpus)
     return found
 
 
@@ -424,10 +413,6 @@ def _bulk_findings(preset: str) -> dict[str, Finding]:
         values = {
             "apart": (apart / base, {"shuffled": of_shuffled / base}),
             "spikes": ((np.abs(own) > edge).sum(), {"shuffled": (np.abs(shuffled) > edge).sum()}),
-            "centred_mirror": (
-                metrics.mirror_distance(own),
-                {"shuffled": metrics.mirror_distance(shuffled)},
-            ),
         }
         for name, (value, controls) in values.items():
             numbers = {key: float(x) for key, x in controls.items()}
@@ -468,9 +453,8 @@ STUDIES = {
     ),
     "reflections.like_scale_free": Study(shape_cells, _likeness_findings),
     "reflections.half_of_pmi": Study(
-        spectrum_cells,
-        _leading_findings,
-        parts=(Part(weighted_cells, _weighted_findings),),
-        beside=slider_cells,
+        weighted_cells,
+        _weighted_findings,
+        beside=lambda preset: [*spectrum_cells(preset), *slider_cells(preset)],
     ),
 }

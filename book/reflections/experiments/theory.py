@@ -246,9 +246,6 @@ def _partition_findings(preset: str) -> dict[str, Finding]:
     for alpha in ALPHAS:
         slopes = _slopes(uniform[uniform["alpha"] == alpha], "conditional_variance")
         found[f"slope_{round(alpha * 100):03d}"] = findings.over_seeds(slopes, repeats=SIMULATIONS)
-    found["total_slope_100"] = findings.over_seeds(
-        _slopes(uniform[uniform["alpha"] == 1.0], "total_variance"), repeats=SIMULATIONS
-    )
     return found
 
 
@@ -345,18 +342,13 @@ def recovered_errors(preset: str) -> pd.DataFrame:
 
 def _recovered_findings(preset: str) -> dict[str, Finding]:
     table = recovered_errors(preset)
-    errors = table.pivot_table(index=["kind", "seed"], columns="n", values="involution_error")
     shares = table.pivot_table(index=["kind", "seed"], columns="n", values="asymmetry")
-    first, last = errors.columns.min(), errors.columns.max()
+    first, last = shares.columns.min(), shares.columns.max()
     falls = shares[last] / shares[first]
     null_falls = {"random_orthogonal": float(falls["orthogonal"].mean())}
-    null_last = {"random_orthogonal": float(errors[last]["orthogonal"].mean())}
     return {
         "asymmetry_ratio": findings.over_seeds(
             falls["involution"].to_numpy(), repeats=SIMULATIONS, controls=null_falls
-        ),
-        "error_last": findings.over_seeds(
-            errors[last]["involution"].to_numpy(), repeats=SIMULATIONS, controls=null_last
         ),
     }
 

@@ -84,16 +84,12 @@ def strikes() -> pd.DataFrame:
 
 def _hammer(preset: str) -> dict[str, Finding]:
     table = strikes()
-    own, without = table[table["first"]].set_index("part"), table[~table["first"]].set_index("part")
+    own = table[table["first"]].set_index("part")
     once = {"permuted": float((own["once"] - own["permuted"]).mean())}
     return {
         "excess": findings.over_seeds(
             (own["regularity"] - own["permuted"]).to_numpy(), controls=once, repeats=PARTS, corpus=TEXT
         ),
-        "without_first": findings.once(
-            (without["regularity"] - without["permuted"]).item(), repeats=PARTS, corpus=TEXT
-        ),
-        "first_token": findings.once(without["loss"].item() - own["loss"][0], repeats=PARTS, corpus=TEXT),
     }
 
 

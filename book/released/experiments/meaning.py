@@ -84,28 +84,16 @@ def twins(config: Model) -> pd.DataFrame:
     return answer
 
 
-def _twin_findings(*models: str) -> dict[str, Finding]:
-    found = {}
-    for model in models:
-        table = load([twins.cell(Model(model))])
-        for sort, rows in table.groupby("sort"):
-            name = SORTS[str(sort)] if model == GEMMA else f"{SORTS[str(sort)]}_{TITLES[model].lower()}"
-            if model == GEMMA or sort == "plural":
-                found[name] = findings.share(
-                    int(rows["mutual"].sum()),
-                    len(rows),
-                    repeats="words",
-                    controls={"random_order": float(rows["random_order"].mean())},
-                )
-    return found
-
-
-def _twins_of(model: str) -> Part:
-    """The plurals of another model, measured as soon as its cell is stored."""
-    return Part(
-        lambda preset: [twins.cell(Model(model))] if preset == "paper" else [],
-        lambda preset: _twin_findings(model),
-    )
+def _twin_findings(preset: str) -> dict[str, Finding]:
+    return {
+        SORTS[str(sort)]: findings.share(
+            int(rows["mutual"].sum()),
+            len(rows),
+            repeats="words",
+            controls={"random_order": float(rows["random_order"].mean())},
+        )
+        for sort, rows in load([twins.cell(Model(GEMMA))]).groupby("sort")
+    }
 
 
 # --- synonyms and antonyms --------------------------------------------------------------------------
@@ -304,8 +292,8 @@ def _frequency_findings(preset: str) -> dict[str, Finding]:
 STUDIES = {
     "released.twins": study(
         [twins.cell(Model(GEMMA))],
-        lambda preset: _twin_findings(GEMMA),
-        parts=tuple(_twins_of(model) for model in (MINILM, GLOVE)),
+        _twin_findings,
+        [twins.cell(Model(model)) for model in (MINILM, GLOVE)],
     ),
     "released.antonyms": study(
         of_models(pairs.cell), _pair_findings, [pairs_removed.cell(RemovedRun(model)) for model in MODELS]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -200,14 +199,13 @@ def _chosen(table: pd.DataFrame, column: str, **chosen: Any) -> np.ndarray:
 
 def _random(preset: str) -> dict[str, Finding]:
     table, found = kept(), {}
-    for name, (share, suffix) in itertools.product(NAMES, ((0.5, ""), (0.75, "_three_quarters"))):
+    for name in NAMES:
         own, control = (
-            _chosen(table, "kept", model=models.TITLES[name], of=of, share=share, map="random")
+            _chosen(table, "kept", model=models.TITLES[name], of=of, share=0.5, map="random")
             for of in ("words", "gaussian")
         )
-        found[models.TITLES[name].lower() + suffix] = findings.over_seeds(
-            own, repeats="draws", controls={} if suffix else {"gaussian": float(control.mean())}
-        )
+        controls = {"gaussian": float(control.mean())}
+        found[models.TITLES[name].lower()] = findings.over_seeds(own, repeats="draws", controls=controls)
     return found
 
 

@@ -146,8 +146,6 @@ def _loss(preset: str) -> dict[str, Finding]:
     asked = {
         "random_three_quarters": ("random", 0.75),
         "principal_three_quarters": ("principal", 0.75),
-        "random_half": ("random", 0.5),
-        "principal_half": ("principal", 0.5),
         "unchanged": ("unchanged", 1.0),
     }
     return {

@@ -132,7 +132,6 @@ def _tuned(preset: str) -> dict[str, Finding]:
         "left": findings.over_seeds(
             left["identity"].to_numpy(), repeats=PARTS, corpus=TEXT, controls=control
         ),
-        "left_bits": findings.over_seeds(costs[N_UPDATES]["identity"].to_numpy(), repeats=PARTS, corpus=TEXT),
     }
 
 

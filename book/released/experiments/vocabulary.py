@@ -88,11 +88,11 @@ def kinds_cells() -> list[Cell]:
     return [kinds.cell(KindsRun(center=center)) for center in (True, False)]
 
 
-def _kinds_finding(name: str, cell: Cell) -> dict[str, Finding]:
-    table = load([cell])
+def _kinds_finding(preset: str) -> dict[str, Finding]:
+    table = load(kinds_cells()[:1])
     n, share = int(table.loc[table["rows"] == OWN, "n"].sum()), same_kind(table)
     controls = {"random_order": float(share[RANDOM_ORDER])}
-    return {name: findings.share(round(share[OWN] * n), n, repeats="tokens", controls=controls)}
+    return {"same_kind": findings.share(round(share[OWN] * n), n, repeats="tokens", controls=controls)}
 
 
 # --- the plane --------------------------------------------------------------------------------------
@@ -246,14 +246,10 @@ def hits(table: pd.DataFrame, column: str = "rank") -> pd.Series:
 
 
 def _language_findings(preset: str) -> dict[str, Finding]:
-    found = {}
-    for name, cell in zip(("hits", "hits_raw"), language_cells(), strict=True):
-        table = load([cell])
-        controls = {"next_noun": float(hits(table, "next_rank").mean())}
-        found[name] = findings.over_seeds(
-            hits(table).to_numpy(), repeats="languages", controls=controls, within=(0.0, 1.0)
-        )
-    return found
+    table = load(language_cells()[:1])
+    controls = {"next_noun": float(hits(table, "next_rank").mean())}
+    found = hits(table).to_numpy()
+    return {"hits": findings.over_seeds(found, repeats="languages", controls=controls, within=(0.0, 1.0))}
 
 
 @dataclass(frozen=True)
@@ -365,14 +361,8 @@ def _undertrained_findings(preset: str) -> dict[str, Finding]:
 STUDIES = {
     "released.kinds": study(
         kinds_cells()[:1],
-        lambda preset: _kinds_finding("same_kind", kinds_cells()[0]),
+        _kinds_finding,
         [plane.cell(PlaneRun()), *kept_cells(), neighbours.cell(NeighboursRun())],
-        (
-            Part(
-                lambda preset: kinds_cells()[1:] if preset == "paper" else [],
-                lambda preset: _kinds_finding("same_kind_raw", kinds_cells()[1]),
-            ),
-        ),
     ),
     "released.languages": study(language_cells(), _language_findings),
     "released.undertrained": study(undertrained_cells(), _undertrained_findings, [distances.cell(Rows())]),

@@ -24,8 +24,6 @@ from book.tying.languages.exor import EXor
 CLOSE = 0.2  # relative distance of a pair that counts as close
 SOLVED = 0.1  # loss above the optimum, in nats, at most which a run counts as one that solves the task
 RISE = 0.05  # of the loss on the twelve strings, in nats, from which on a run counts as one that overfits
-ABSOLUTE = {"01": 0.1, "003": 0.03}  # Euclidean distances of a pair that is close
-
 MAIN = EXorRun(n_seeds=20)
 LSTM, MIXER, LARGER = EXorRun("lstm"), EXorRun("mixer"), EXorRun(size="medium")
 BIGGER_LSTM, BIGGER_MIXER = EXorRun("lstm", "medium"), EXorRun("mixer", "medium")
@@ -41,7 +39,6 @@ FRESH_LSTM = FreshRun("lstm", n_seeds=5, first_seed=5)
 ONE_LAYER = FreshRun("lstm", "one layer", n_seeds=5, first_seed=5)
 FRESH_MIXER = FreshRun("mixer", n_seeds=20, first_seed=5)
 FRESH_LARGER = FreshRun(size="medium", n_seeds=5, first_seed=2)
-LARGER_PROGRAM = dataclasses.replace(FRESH_LARGER, learning_rate=1e-4, n_steps=300_000)
 
 
 def at_preset(run: EXorRun, preset: str) -> EXorRun:
@@ -319,23 +316,13 @@ def _tied_sooner(preset: str) -> dict[str, Finding]:
     variance = variance_ratio(*spread)
     arrived = {
         name: steps_until(part, [f"relative_{matrix}_11"])
-        for name, part, matrix in (
-            ("tied", tied, "input"),
-            ("input", untied, "input"),
-            ("output", untied, "output"),
-        )
+        for name, part, matrix in (("tied", tied, "input"), ("input", untied, "input"))
     }
-    found = {
+    return {
         "variance_over_output": dataclasses.replace(variance, controls={"output": free.value}),
-        "variance_output": dataclasses.replace(free, controls={}),
         "fresh_ratio_11": ratio(tied, "relative_input_11"),
         "fresh_speed": findings.over_seeds((arrived["tied"] / arrived["input"]).to_numpy()),
-        "speed_output": findings.over_seeds((arrived["tied"] / arrived["output"]).to_numpy()),
     }
-    for name, level in ABSOLUTE.items():
-        steps = [steps_until(part, ["input_11"], level=level) for part in (tied, untied)]
-        found[f"speed_{name}"] = findings.over_seeds((steps[0] / steps[1]).to_numpy())
-    return found
 
 
 def variance_ratio(pairs: np.ndarray, control: np.ndarray) -> Finding:
@@ -371,18 +358,11 @@ def shares(table: pd.DataFrame) -> dict[str, Finding]:
 
 
 def _accuracy(preset: str) -> dict[str, Finding]:
-    first_seeds, table = curves(MAIN, preset), curves(FRESH_MAIN, preset)
-    later, authors = curves(MORE_MAIN, preset), shares(curves(AUTHORS, preset))
-    found: dict[str, Finding | None] = {**shares(table), **_of_those_that_solve(table)}
-    for name, again in (
-        ("more_solved", shares(later)["more_solved"]),
-        ("tied_minus_untied_solved", _of_those_that_solve(later)["tied_minus_untied_solved"]),
-    ):
-        del found[name]
-        found[f"later_{name}"] = again
-    for name, part in (("tied", _tied(first_seeds)), ("untied", _untied(first_seeds))):
-        found[f"{name}_sampled"] = _over_seeds(last(part)["sampled_accuracy"])
-        found[f"authors_{name}_solved"] = authors[f"{name}_solved"]
+    table, later = curves(FRESH_MAIN, preset), curves(MORE_MAIN, preset)
+    found, gap = _of_those_that_solve(table), "tied_minus_untied_solved"
+    del found[gap]  # judged on later seeds
+    found["later_more_solved"] = shares(later)["more_solved"]
+    found[f"later_{gap}"] = _of_those_that_solve(later)[gap]
     return {name: finding for name, finding in found.items() if finding is not None}
 
 
@@ -466,7 +446,6 @@ def _holds(preset: str) -> dict[str, Finding]:
         "ratio_11_tied": ratio(_tied(table), "relative_input_11"),
         "ratio_11_input": ratio(_untied(table), "relative_input_11"),
         "ratio_11_output": ratio(_untied(table), "relative_output_11"),
-        **shares(table),
     }
     return {f"even_{name}": finding for name, finding in found.items()}
 
@@ -480,7 +459,7 @@ def _fails(preset: str) -> dict[str, Finding]:
         "logit_00": apart(_untied(table))["logit_00"],
         "logit_00_tied": apart(_tied(table))["logit_00"],
         "farther_tied": findings.over_seeds(_farther(table, "00").to_numpy(), controls=controls),
-        **shares(table),
+        "more_solved": shares(table)["more_solved"],
         **_later_seeds(preset),
     }
 
@@ -493,7 +472,7 @@ def _later_seeds(preset: str) -> dict[str, Finding]:
     both = shares(pd.concat([curves(ZEROS, preset), curves(MORE_ZEROS, preset)]))
     return {
         "later_more_solved": dataclasses.replace(later, controls={"holds": holding.value}),
-        **{f"{name}_more": finding for name, finding in both.items()},
+        "more_solved_more": both["more_solved"],
     }
 
 
@@ -512,8 +491,7 @@ def _body(run: FreshRun, preset: str) -> dict[str, Finding]:
     table = curves(run, preset)
     found = six_ratios(table)
     del found["ratio_00_output"]  # which no optimal model decides
-    gap = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
-    return {**found, **apart(_untied(table)), "tied_minus_untied": _over_seeds(gap)}
+    return {**found, **apart(_untied(table))}
 
 
 def _later(run: FreshRun, other: FreshRun, preset: str) -> Finding:
@@ -546,15 +524,12 @@ def _mixer_speed(preset: str) -> dict[str, Finding]:
     return {"later": later, "sooner": sooner}
 
 
-def _larger(preset: str, run: FreshRun = FRESH_LARGER) -> dict[str, Finding]:
-    found = _body(run, preset)
+def _larger(preset: str) -> dict[str, Finding]:
+    found, table = _body(FRESH_LARGER, preset), curves(FRESH_LARGER, preset)
     del found["ratio_00_tied"]
-    tied = apart(_tied(curves(run, preset)))
-    return found | {f"{name}_tied": finding for name, finding in tied.items()}
-
-
-def _larger_program(preset: str) -> dict[str, Finding]:
-    return {f"{name}_program": finding for name, finding in _larger(preset, LARGER_PROGRAM).items()}
+    gap = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
+    found["tied_minus_untied"] = _over_seeds(gap)
+    return found | {f"{name}_tied": finding for name, finding in apart(_tied(table)).items()}
 
 
 def _bigger_runs(preset: str) -> dict[str, EXorRun]:
@@ -572,8 +547,6 @@ def _bigger_findings(preset: str) -> dict[str, Finding]:
     for name, run in _bigger_runs(preset).items():
         table = curves(run, preset)
         ratios = six_ratios(table)
-        gap = late_accuracy(_tied(table)) - late_accuracy(_untied(table))
-        found[f"{name}_tied_minus_untied"] = _over_seeds(gap)
         for matrix in ("input", "tied", "output"):
             ones = ratios[f"ratio_11_{matrix}"]
             controls = {**ones.controls, "zeros": ratios["ratio_00_output"].value}
@@ -604,11 +577,12 @@ def _tie_only_where(preset: str) -> dict[str, Finding]:
         found |= {
             f"{prefix}_fair_gain": findings.over_seeds(-fair),
             f"{prefix}_unfair_cost": findings.over_seeds(unfair, controls={"fair": float(fair.mean())}),
-            f"{prefix}_cost_growth": findings.over_seeds(unfair - fair),
         }
+        if prefix == "even":
+            found["even_cost_growth"] = findings.over_seeds(unfair - fair)
     for name, share in (("fair", FAIR), ("unfair", UNFAIR)):
-        solved_shares = shares(table[table["p_0a"] == share])
-        found |= {f"even_{name}_{key}": finding for key, finding in solved_shares.items()}
+        of_share = shares(table[table["p_0a"] == share])
+        found |= {f"even_{name}_{key}": of_share[key] for key in ("untied_solved", "tied_solved")}
     return found
 
 
@@ -650,7 +624,6 @@ STUDIES: dict[str, Study] = {
     "tying.mixer_between": _study(_mixer_speed, FRESH_MIXER, FRESH_MAIN, FRESH_LSTM),
     "tying.larger": dataclasses.replace(
         _study(_larger, FRESH_LARGER),
-        parts=(Part(lambda preset: cells_of([LARGER_PROGRAM], preset), _larger_program),),
         # of the first seeds the chapter shows two
         beside=lambda preset: [] if preset == "paper" else [cell_of(LARGER, preset)],
     ),

@@ -183,7 +183,7 @@ def support_findings(preset: str) -> dict[str, Finding]:
     """The largest share of the bound that any distance reaches, and the distance at the optimum."""
     table = support_table(preset)
     end = table[(table["pair"] == "equivalent")].groupby(["encodings", "seed"]).last().reset_index()
-    end = end.assign(ratio=end["distance"] / end["unrelated"], span=end["smallest"] / end["largest"])
+    end = end.assign(ratio=end["distance"] / end["unrelated"])
     spanning, rank_3 = (end[end["encodings"] == name] for name in ("spanning", "rank_3"))
     return {
         "bound_share": findings.exact(float((table["distance"] / table["bound"]).max())),
@@ -191,5 +191,4 @@ def support_findings(preset: str) -> dict[str, Finding]:
             spanning["ratio"].to_numpy(), controls={"rank_3": float(rank_3["ratio"].mean())}
         ),
         "optimum_loss": findings.exact(float(end["loss"].max())),
-        "optimum_span": findings.over_seeds(spanning["span"].to_numpy()),
     }

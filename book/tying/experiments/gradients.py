@@ -279,7 +279,6 @@ def gradient_findings(preset: str, task: str) -> dict[str, Finding]:
             controls={"weakened": float(change["weakened"]["own"].mean())},
             corpus=corpus,
         ),
-        f"{task}_bias": findings.over_seeds(jackknifed(bias["as they are"]), corpus=corpus),
     }
 
 

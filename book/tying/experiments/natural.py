@@ -524,25 +524,13 @@ def _ratios(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
     return found
 
 
-def _crossing(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
-    """Share of training from which on untied is ahead; nothing where it is behind at the end."""
-    table = curves_of(runs)
-    gain, corpus = _gains(table[table["spelling"] == "mixed"]), str(table["corpus"].iloc[0])
-    behind = gain.index[gain.mean(axis="columns") > 0]  # steps at which untied is behind
-    if gain.index[-1] in behind:
-        return {}
-    since = gain.index[gain.index > behind.max()][0] if len(behind) else 0
-    return {"crossing": findings.once(since / table["step"].max(), repeats="sets of seeds", corpus=corpus)}
-
-
 def _cosine_cells(preset: str) -> list[Cell]:
     return [natural_text.cell(run) for run in cosine_runs(preset)]
 
 
 def _cosine_findings(preset: str) -> dict[str, Finding]:
     runs = cosine_runs(preset)
-    found = {**_ratios(runs), **_crossing(runs)}
-    return {f"cosine_{name}": finding for name, finding in found.items()}
+    return {f"cosine_{name}": finding for name, finding in _ratios(runs).items()}
 
 
 def _lead(runs: Sequence[NaturalRun]) -> dict[str, Finding]:
@@ -682,10 +670,11 @@ def shared_neighbours(one: np.ndarray, other: np.ndarray) -> float:
 
 STUDIES: dict[str, Study] = {
     "tying.natural": Study(
-        natural_cells,
-        lambda preset: _crossing(natural_runs(preset)),
+        _cosine_cells,
+        _cosine_findings,
         needs="BookCorpus is not published any more: 42 novels stand in",
-        parts=(Part(_cosine_cells, _cosine_findings), Part(_more_cells, _more_findings)),
+        beside=natural_cells,
+        parts=(Part(_more_cells, _more_findings),),
     ),
     "tying.weakly_held": Study(
         lambda preset: even_cells(preset, [FAIR, WEAK]),

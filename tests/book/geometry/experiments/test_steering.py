@@ -1,8 +1,5 @@
 """Grokking's runs without queries, the chance of an overlap, and drawn sets of modes."""
 
-import itertools
-import math
-
 import pandas as pd
 import pytest
 import torch
@@ -32,16 +29,6 @@ def test_runs_of_a_pair_start_from_the_same_weights_but_for_the_projection_that_
 
 
 # --- the hammer -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("overlaps", [(0,), (1, 0), (1, 2)])
-def test_the_chance_of_an_overlap_is_that_of_counting_all_sets(overlaps):
-    n_modes, top = 6, 2
-    counts = [len({0, 1} & {*chosen}) for chosen in itertools.combinations(range(n_modes), top)]
-    sums = [sum(drawn) for drawn in itertools.product(counts, repeat=len(overlaps))]
-    share = sum(total >= sum(overlaps) for total in sums) / len(sums)
-    found = hammer_modular.log_overlap_p(overlaps, n_modes, top)
-    assert found == pytest.approx(math.log10(share), abs=1e-12)
 
 
 def test_the_share_of_the_named_modes_has_the_permuted_order_as_its_control(monkeypatch):

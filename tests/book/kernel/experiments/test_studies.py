@@ -59,16 +59,6 @@ def test_a_frozen_embedding_stays_what_it_was_while_all_else_learns():
     assert np.abs(learned - prepare(run).model.embedding.detach().numpy()[0]).max() > 0.001
 
 
-def test_the_complex_power_of_a_positive_definite_matrix_is_the_clamped_one():
-    rng = np.random.default_rng(0)
-    half = rng.uniform(size=(9, 9))
-    positive = theory.decompose(half @ half.T + 0.1)
-    assert chosen.complex_power_row(positive) == pytest.approx(theory.k0_fft(positive))
-    signed = theory.decompose(half + half.T)
-    power = (signed.vectors * (signed.values.astype(complex) ** theory.EPS).real) @ signed.vectors.T
-    assert chosen.complex_power_row(signed) == pytest.approx(theory.deconvolved_row(power, signed))
-
-
 def test_larger_vocabularies_are_counted_as_far_as_the_papers_pipeline_does_and_in_other_orders():
     ids = np.random.default_rng(5).integers(0, 5, 60)
     counts = count_pairs(ids, 5, window=5).toarray()

@@ -22,7 +22,6 @@ def test_a_fresh_seed_starts_as_a_first_one_would_and_trains_at_the_papers_rates
         rows = slice(2, 3) if name == "free_output" else slice(4, 6)
         assert torch.equal(array, plain.model.weights[name][rows])
     assert fresh.optimizer == plain.optimizer
-    assert prepare(study.LARGER_PROGRAM).optimizer.min_learning_rate == 1e-5
 
 
 def test_the_programs_order_draws_both_embeddings_first_and_ties_them_afterwards():

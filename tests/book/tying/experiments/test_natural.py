@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -269,11 +268,3 @@ def test_losses_of_word_counts_are_those_of_a_slow_loop():
     left = rng.choice([-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 60)  # none, the mask and twins among them
     for seen in (left, np.full(60, -1)):
         assert natural_words.count_loss(TEXT, seen, answers) == pytest.approx(slow_loss(seen, answers))
-
-
-def test_untied_is_behind_where_it_is_on_average(monkeypatch):
-    table = pd.DataFrame({"step": [0, 10, 20], "corpus": "made", "spelling": "mixed"})
-    gains = pd.DataFrame({0: [5.0, 3, -1], 1: [-1.0, -1, -1], 2: [-1.0, -1, -1]}, index=[0, 10, 20])
-    monkeypatch.setattr(natural, "curves_of", lambda runs: table)
-    monkeypatch.setattr(natural, "_gains", lambda table: gains)
-    assert natural._crossing([])["crossing"].value == 1
