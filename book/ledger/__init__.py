@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "measuring",
         "places",
         "printed",
+        "stored",
         "studies",
         "tables",
         "verdicts",
@@ -47,6 +48,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "judging": ["Entry", "Row", "conclude", "derive", "entry_of", "judge"],
         "ledger_file": ["changed_since", "entries", "entry", "store_entries"],
         "measuring": ["Results", "measure"],
+        "stored": ["load_runs"],
         "studies": ["Part", "Study", "find_study", "largest_stored"],
         "tables": [
             "as_record",

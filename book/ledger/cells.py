@@ -319,13 +319,26 @@ def read(cell: Cell) -> tuple[pd.DataFrame, dict[str, Any]]:
         raise FileNotFoundError(
             f"{cell.path} is not stored: compute it with `python -m book run`, or book.ledger.cells.run"
         )
-    path, state = cell.path, cell.path.stat()
-    table, provenance = _read_file(path, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_size)
+    path = cell.path
+    table, provenance = read_file(path)
     expected = (cell.experiment.name, cell.experiment.version, _as_json(dataclasses.asdict(cell.config)))
     found = (provenance["experiment"], provenance["version"], provenance["config"])
     if found != expected:
         raise DamagedResultError(f"{path} holds the result of {found}, not of {expected}: {ADVICE}")
     return table.copy(deep=False), provenance  # pandas copies what is written to, and no sooner
+
+
+def read_file(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A stored file's table, not to be written to, and its provenance; :func:`read` checks whose it is."""
+    state = path.stat()
+    return _read_file(path, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_size)
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Configuration of a stored file's cell and columns of its table, which is not read."""
+    schema = pq.read_schema(path)
+    config: dict[str, Any] = json.loads(schema.metadata[PROVENANCE_KEY])["config"]
+    return config, schema.names
 
 
 @functools.lru_cache(maxsize=MOST_TABLES)
