@@ -56,7 +56,8 @@ def load_runs(experiment: str, **fields: Any) -> pd.DataFrame:
     stored = [read_file(path) for _, path in runs]
     led = pd.DataFrame([led for led, _ in runs])
     led = led.loc[np.repeat(led.index, [len(table) for table, _ in stored])].reset_index(drop=True)
-    table = pd.concat([led, pd.concat([table for table, _ in stored], ignore_index=True)], axis=1)
+    table = pd.concat([table for table, _ in stored], ignore_index=True)
+    table = pd.concat([led.drop(columns=led.columns.intersection(table.columns)), table], axis=1)
     table.attrs["provenance"] = [provenance for _, provenance in stored]
     return table
 
@@ -85,11 +86,10 @@ def _leaves(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 
 
 def _names(fields: Iterable[str], columns: set[str]) -> dict[str, str]:
-    """Column names of fields by their paths; one that the experiment's table has as a column is left out."""
+    """Column names of fields by their paths."""
     ends = {path: [path.split(".", n)[n] for n in range(path.count("."), -1, -1)] for path in fields}
     many = Counter(end for own in ends.values() for end in own)
     return {
         path: next((end for end in own if many[end] == 1 and end not in columns), path)
         for path, own in ends.items()
-        if path not in columns
     }

@@ -52,7 +52,7 @@ def choosing(preset: str) -> dict[tuple[Start, int], KernelRun]:
     return {setting: run(TEXT, *setting, CHOOSING) for setting in SETTINGS}
 
 
-def judged(preset: str) -> KernelRun:
+def judged(preset: str = "paper") -> KernelRun:
     """The setting that decides, on seeds that chose nothing."""
     return _quick() if preset == "quick" else run(TEXT, *DECIDING)
 
@@ -102,7 +102,7 @@ class Judged:
         return models.of_cosines(values, controls=means, corpus=self.models.corpus)
 
 
-def load(preset: str) -> Judged:
+def load(preset: str = "paper") -> Judged:
     """Both, stored or trained here."""
     return Judged(models.load(judged(preset)), models.load(choosing(preset)[DECIDING]))
 

@@ -88,7 +88,7 @@ def to_convergence(config: KernelRun) -> pd.DataFrame:
 # --- which ------------------------------------------------------------------------------------------
 
 
-def settings(preset: str) -> dict[str, KernelRun]:
+def settings(preset: str = "paper") -> dict[str, KernelRun]:
     """Runs of the narrow start and the first seed, in the order in which they are computed.
 
     "wide" has more dimensions than words; "text" is the text that decides, with its 100 words.
@@ -209,7 +209,7 @@ def load(run: KernelRun, start: Start) -> Path:
     return Path(trained, along, fall)
 
 
-def curves(preset: str) -> pd.DataFrame:
+def curves(preset: str = "paper") -> pd.DataFrame:
     """`along` of all settings and starts that are stored; columns setting and start ("narrow", "wide")."""
     parts = []
     for (name, run), (start, kind) in itertools.product(settings(preset).items(), STARTS.items()):
@@ -236,7 +236,7 @@ def _orthogonal(preset: str) -> dict[str, Finding]:
     return found
 
 
-def at_end(preset: str, *, flat: bool = False) -> Judged:
+def at_end(preset: str = "paper", *, flat: bool = False) -> Judged:
     """Models of the text that decides, from the narrow start, or those whose loss is flat.
 
     Formulas are read as for the models that chose.

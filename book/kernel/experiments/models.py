@@ -84,31 +84,31 @@ QUICK = KernelRun(
 )
 
 
-def main(preset: str) -> KernelRun:
+def main(preset: str = "paper") -> KernelRun:
     """The main reading, every snapshot's embeddings kept."""
     return QUICK if preset == "quick" else dataclasses.replace(MAIN.run, n_seeds=5, keep_all=True)
 
 
-def shuffled(preset: str) -> KernelRun:
+def shuffled(preset: str = "paper") -> KernelRun:
     """The main reading on its tokens in random order."""
     run = main(preset)
     text = dataclasses.replace(run.text, shuffled=True)
     return dataclasses.replace(run, text=text, keep_all=False)
 
 
-def untied(preset: str) -> KernelRun:
+def untied(preset: str = "paper") -> KernelRun:
     """The main reading with a separate output embedding."""
     return dataclasses.replace(main(preset), tied=False, keep_all=False)
 
 
-def other_start(preset: str) -> KernelRun:
+def other_start(preset: str = "paper") -> KernelRun:
     """The main reading with the other spread of initial weights."""
     run = main(preset)
     start: Start = "small" if run.shape.start == "pytorch" else "pytorch"
     return dataclasses.replace(run, shape=dataclasses.replace(run.shape, start=start), keep_all=False)
 
 
-def words(preset: str) -> dict[str, KernelRun]:
+def words(preset: str = "paper") -> dict[str, KernelRun]:
     """Readings whose tokens are words, by their labels, with as many seeds as the main one."""
     if preset == "quick":
         return readings("quick")
@@ -123,7 +123,7 @@ def readings(preset: str) -> dict[str, KernelRun]:
     return runs | words(preset) | {MAIN.label: main(preset)}
 
 
-def grid(preset: str) -> list[KernelRun]:
+def grid(preset: str = "paper") -> list[KernelRun]:
     """Sizes of the paper's section 3: vocabularies, dimensions, layers, heads and epochs."""
     if preset == "quick":
         return []
@@ -265,7 +265,7 @@ def main_cells(preset: str) -> list[Cell]:
     return cells_of(main(preset))
 
 
-def trained(preset: str) -> Trained:
+def trained(preset: str = "paper") -> Trained:
     """The main reading's models."""
     return load(main(preset))
 

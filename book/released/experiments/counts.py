@@ -10,8 +10,9 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment
 from book.ledger.findings import Finding
+from book.ledger.stored import load_runs
 from book.ledger.studies import Study
 from book.released import models
 from book.released.experiments import slices
@@ -163,24 +164,17 @@ def _row_cells(preset: str) -> list[Cell]:
     return [gram_rows.cell(CountsRun(name)) for name in NAMES] if preset == "paper" else []
 
 
-def agreement_table() -> pd.DataFrame:
-    """All that was measured: model (title), table, quantity, value."""
-    every = [table_of(gram.cell(CountsRun(name))).assign(model=models.TITLES[name]) for name in NAMES]
-    return pd.concat(every, ignore_index=True)
-
-
 @functools.lru_cache(maxsize=4)
 def shown(name: str) -> tuple[WordVectors, np.ndarray]:
     """A model's stored rows of 200 tokens, and their counts (200, 200)."""
-    table = table_of(gram_rows.cell(CountsRun(name)))
+    table = load_runs("released.gram_rows", model=name)
     counts = np.array([[int(one) for one in row.split()] for row in table["counts"]])
     return slices.vectors_of(table), counts
 
 
 def _values(table: str, quantity: str) -> dict[str, float]:
-    every = agreement_table()
-    chosen = every[(every["table"] == table) & (every["quantity"] == quantity)]
-    return {title.lower(): value for title, value in zip(chosen["model"], chosen["value"], strict=True)}
+    every = load_runs("released.gram").set_index(["table", "quantity", "model"])["value"]
+    return {models.TITLES[name].lower(): every[table, quantity, name] for name in NAMES}
 
 
 def _found(own: dict[str, float], name: str, control: dict[str, float]) -> dict[str, Finding]:

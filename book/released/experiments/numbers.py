@@ -13,8 +13,9 @@ import pandas as pd
 from scipy.signal import detrend
 
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment
 from book.ledger.findings import Finding
+from book.ledger.stored import load_runs
 from book.ledger.studies import Study
 from book.released import models
 from book.released.experiments import slices
@@ -172,16 +173,10 @@ def _row_cells(preset: str) -> list[Cell]:
     return [number_rows.cell(NumbersRun(name)) for name in NAMES] if preset == "paper" else []
 
 
-def probes() -> pd.DataFrame:
-    """All that was measured of the lists, with the model's title in a column of this name."""
-    every = {models.TITLES[name]: table_of(orders.cell(NumbersRun(name))) for name in NAMES}
-    return pd.concat([table.assign(model=title) for title, table in every.items()], ignore_index=True)
-
-
 @functools.lru_cache(maxsize=4)
 def rows_of(name: str) -> WordVectors:
     """A model's stored rows of the lists, centred and at length 1."""
-    return slices.vectors_of(table_of(number_rows.cell(NumbersRun(name))))
+    return slices.vectors_of(load_runs("released.number_rows", model=name))
 
 
 def _value(table: pd.DataFrame, column: str, **chosen: str) -> float:
@@ -191,26 +186,25 @@ def _value(table: pd.DataFrame, column: str, **chosen: str) -> float:
 
 
 def _circle(label: str) -> dict[str, Finding]:
-    table, found = probes(), {}
+    table, found = load_runs("released.orders"), {}
     for name, (measure, quantity) in itertools.product(NAMES, (("mode", "first mode"), ("ends", "closing"))):
-        title = models.TITLES[name]
         own, control = (
-            _value(table, "p", model=title, list=label, order=order, quantity=quantity)
+            _value(table, "p", model=name, list=label, order=order, quantity=quantity)
             for order in ("natural", "alphabet")
         )
-        found[f"{measure}_{title.lower()}"] = findings.exact(own, controls={"alphabet": control})
+        key = f"{measure}_{models.TITLES[name].lower()}"
+        found[key] = findings.exact(own, controls={"alphabet": control})
     return found
 
 
 def _smooth(preset: str) -> dict[str, Finding]:
-    table, found = probes(), {}
+    table, found = load_runs("released.orders"), {}
     for label, name in itertools.product(LONG, WITH_NUMBERS):
-        title = models.TITLES[name]
         own, high = (
-            _value(table, column, model=title, list=label, quantity="lowest tenth")
+            _value(table, column, model=name, list=label, quantity="lowest tenth")
             for column in ("value", "high")
         )
-        found[f"{label}_{title.lower()}"] = findings.exact(own, controls={"permuted": high})
+        found[f"{label}_{models.TITLES[name].lower()}"] = findings.exact(own, controls={"permuted": high})
     return found
 
 

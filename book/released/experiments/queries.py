@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment
 from book.ledger.findings import Finding
+from book.ledger.stored import load_runs
 from book.ledger.studies import Study
 from book.released import gemma, models
 from embviz.corpora.corpus import load_text
@@ -63,19 +64,12 @@ def queries(config: QueryRun) -> pd.DataFrame:
 
 
 def _cells(preset: str) -> list[Cell]:
-    if preset != "paper":
-        return []
-    return [queries.cell(QueryRun(layer)) for layer in LAYERS]
-
-
-def costs() -> pd.DataFrame:
-    """All stored rows: layer, part, how, loss, cost."""
-    return pd.concat([table_of(cell) for cell in _cells("paper")], ignore_index=True)
+    return [queries.cell(QueryRun(layer)) for layer in LAYERS] if preset == "paper" else []
 
 
 def _mean_costs() -> pd.DataFrame:
     """Cost averaged over layers, a row a part, a column a replacement."""
-    return costs().pivot_table("cost", "part", "how", aggfunc="mean")
+    return load_runs("released.queries").pivot_table("cost", "part", "how", aggfunc="mean")
 
 
 def _queries(preset: str) -> dict[str, Finding]:

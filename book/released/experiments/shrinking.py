@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment
 from book.ledger.findings import Finding
+from book.ledger.stored import load_runs
 from book.ledger.studies import Study
 from book.released import models
 from book.released.experiments import slices
@@ -174,21 +175,10 @@ def _sentence_cells(preset: str) -> list[Cell]:
     return [sentences.cell(SentencesRun())] if preset == "paper" else []
 
 
-def kept() -> pd.DataFrame:
-    """Neighbours kept of all three models: model (title), of, share, map, draw, kept."""
-    every = [table_of(neighbors.cell(ShrinkRun(name))).assign(model=models.TITLES[name]) for name in NAMES]
-    return pd.concat(every, ignore_index=True)
-
-
-def sentences_kept() -> pd.DataFrame:
-    """Neighbours kept of sentences: of, share, map, draw, kept."""
-    return table_of(sentences.cell(SentencesRun()))
-
-
 @functools.lru_cache(maxsize=4)
 def rows_of(name: str) -> WordVectors:
     """A model's stored rows along its words' principal directions, at length 1."""
-    return slices.vectors_of(table_of(principal_rows.cell(ShrinkRun(name))))
+    return slices.vectors_of(load_runs("released.principal_rows", model=name))
 
 
 def _chosen(table: pd.DataFrame, column: str, **chosen: Any) -> np.ndarray:
@@ -198,11 +188,10 @@ def _chosen(table: pd.DataFrame, column: str, **chosen: Any) -> np.ndarray:
 
 
 def _random(preset: str) -> dict[str, Finding]:
-    table, found = kept(), {}
+    table, found = load_runs("released.neighbors_kept"), {}
     for name in NAMES:
         own, control = (
-            _chosen(table, "kept", model=models.TITLES[name], of=of, share=0.5, map="random")
-            for of in ("words", "gaussian")
+            _chosen(table, "kept", model=name, of=of, share=0.5, map="random") for of in ("words", "gaussian")
         )
         controls = {"gaussian": float(control.mean())}
         found[models.TITLES[name].lower()] = findings.over_seeds(own, repeats="draws", controls=controls)
@@ -210,11 +199,11 @@ def _random(preset: str) -> dict[str, Finding]:
 
 
 def _principal(preset: str) -> dict[str, Finding]:
-    table, found = kept(), {}
+    table, found = load_runs("released.neighbors_kept"), {}
     for name in NAMES:
         own, control = (
-            _chosen(table, "kept", model=models.TITLES[name], of=of, share=0.5, map="principal")
-            - _chosen(table, "kept", model=models.TITLES[name], of=of, share=0.5, map="random")
+            _chosen(table, "kept", model=name, of=of, share=0.5, map="principal")
+            - _chosen(table, "kept", model=name, of=of, share=0.5, map="random")
             for of in ("words", "gaussian")
         )
         found[models.TITLES[name].lower()] = findings.over_seeds(
@@ -224,7 +213,7 @@ def _principal(preset: str) -> dict[str, Finding]:
 
 
 def _sentences(preset: str) -> dict[str, Finding]:
-    table, found = sentences_kept(), {}
+    table, found = load_runs("released.sentences_kept"), {}
     for how in ("random", "principal"):
         own, control = (_chosen(table, "kept", of=of, share=0.5, map=how) for of in ("sentences", "gaussian"))
         controls = {"gaussian": float(control.mean())}

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment
 from book.ledger.findings import Finding
+from book.ledger.stored import load_runs
 from book.ledger.studies import Study
 from book.released import gemma, models
 from embviz import projections
@@ -123,12 +124,6 @@ def _loss_cells(preset: str) -> list[Cell]:
     return [shrunk_loss.cell(ShrunkRun(part)) for part in range(N_PARTS)] if preset == "paper" else []
 
 
-def losses() -> pd.DataFrame:
-    """Loss of each part of the text: part, map, share, loss."""
-    every = [table_of(shrunk_loss.cell(ShrunkRun(part))).assign(part=part) for part in range(N_PARTS)]
-    return pd.concat(every, ignore_index=True)
-
-
 def _chosen(table: pd.DataFrame, column: str, **chosen: Any) -> np.ndarray:
     for name, value in chosen.items():
         table = table[table[name] == value]
@@ -136,7 +131,7 @@ def _chosen(table: pd.DataFrame, column: str, **chosen: Any) -> np.ndarray:
 
 
 def _loss(preset: str) -> dict[str, Finding]:
-    table = losses()
+    table = load_runs("released.shrunk_loss")
     frequencies = _chosen(table, "loss", map="frequencies")
 
     def above(how: str, share: float) -> np.ndarray:

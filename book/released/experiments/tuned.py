@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, experiment
 from book.ledger.findings import Finding
+from book.ledger.stored import load_runs
 from book.ledger.studies import Study
 from book.released import gemma, models
 from book.released.experiments.queries import N_PARTS, N_STRINGS, N_TOKENS, PARTS, TEXT
@@ -117,11 +118,11 @@ def _cells(preset: str) -> list[Cell]:
 
 
 def trainings() -> pd.DataFrame:
-    """All stored rows: part, how, updates, loss, cost (loss less the unchanged model's after as many)."""
-    table = pd.concat([table_of(cell).assign(part=part) for part, cell in enumerate(_cells("paper"))])
+    """Stored runs: part, how, updates, loss, cost (loss less the unchanged model's after as many)."""
+    table = load_runs("released.tuned")
     own = table[table["how"] == "unchanged"].set_index(["part", "updates"])["loss"]
     places = pd.MultiIndex.from_frame(table[["part", "updates"]])
-    return table.assign(cost=table["loss"].to_numpy() - own[places].to_numpy()).reset_index(drop=True)
+    return table.assign(cost=table["loss"].to_numpy() - own[places].to_numpy())
 
 
 def _tuned(preset: str) -> dict[str, Finding]:

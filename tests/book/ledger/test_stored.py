@@ -7,6 +7,8 @@ import pytest
 from book.ledger import cells, load_runs
 from book.ledger.places import results_folder
 
+pytestmark = pytest.mark.usefixtures("results")
+
 
 @dataclasses.dataclass(frozen=True)
 class Text:
@@ -30,7 +32,7 @@ def models(config):
 
 
 @pytest.fixture
-def stored():
+def stored(results):
     sweep = [models.cell(Model(seed, kept)) for kept, seed in itertools.product((True, False), (10, 2))]
     cells.run(sweep, n_jobs=1, progress=False)
 
@@ -43,7 +45,8 @@ def test_all_stored_runs_are_one_tidy_table(stored):
     assert table["seed"].tolist() == [2] * 4 + [10] * 4
     assert table["kept"].tolist() == [False, False, True, True] * 2
     assert table["loss"].tolist() == [1.0, 2.5] * 2 + [1.0, 10.5] * 2
-    assert set(table["layers"]) == {"(1, 2)"} and table["size"].isna().all()
+    assert set(table["layers"]) == {"(1, 2)"}
+    assert table["size"].isna().all()
     assert [one["config"]["seed"] for one in table.attrs["provenance"]] == [2, 2, 10, 10]
     table["loss"] = 0.0  # a page may write to it
     assert load_runs("testing.models")["loss"].max() == 10.5
@@ -64,7 +67,8 @@ def test_a_field_that_is_also_a_column_stands_once():
     cells.compute(clash.cell(Model(3, kept=True)))
     table = load_runs("testing.clash")
     assert list(table)[:2] == ["kept", "text.corpus"]
-    assert table["seed"].tolist() == [3, 3] and set(table["corpus"]) == {"of the table"}
+    assert table["seed"].tolist() == [3, 3]
+    assert set(table["corpus"]) == {"of the table"}
 
 
 def test_an_unknown_name_tells_those_that_are_near(stored):
