@@ -12,7 +12,7 @@ import torch
 
 from book.ledger.cells import missing, table_of
 from book.resizing import story
-from book.resizing.experiments import bases, fresh, porting, recovery, widths
+from book.resizing.experiments import bases, porting, recovery, several_bases, widths
 from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
 from embviz.models.decoder import Decoder
 
@@ -93,10 +93,12 @@ def gain_losses(preset: str) -> pd.DataFrame:
     places = {"m = d": 4, "m = d / 2": 2}
     rows = []
     for rule in GAINS:
-        for run, tuned in zip(fresh.gain_runs(preset, rule), fresh.gain_tuned(preset, rule), strict=True):
-            original = float(table_of(fresh.tuned.cell(tuned))["original"].iloc[0])
+        for run, tuned in zip(
+            several_bases.gain_runs(preset, rule), several_bases.gain_tuned(preset, rule), strict=True
+        ):
+            original = float(table_of(several_bases.tuned.cell(tuned))["original"].iloc[0])
             lost = {where: porting.losses(run, n).mean() - original for where, n in places.items()}
-            lost["m = d / 2, fine-tuned"] = fresh.lost([tuned])[0]
+            lost["m = d / 2, fine-tuned"] = several_bases.lost([tuned])[0]
             own = {"rule": GAINS[rule], "base_model": run.base.seed}
             rows += [{"where": where, **own, "lost": value} for where, value in lost.items()]
     return pd.DataFrame(rows)
@@ -106,14 +108,15 @@ def head_losses(preset: str) -> pd.DataFrame:
     """Nats lost: where (width, and before or after fine-tuning), rule, base_model, lost."""
     rows = []
     for share, ratio in {"d / 2": 0.5, "3 d / 4": 0.75}.items():
-        kept = recovery.curves(fresh.ours(preset, ratio), stored=False).groupby("seed")["lost"]
+        kept = recovery.curves(several_bases.ours(preset, ratio), stored=False).groupby("seed")["lost"]
         plain, scratch = (
-            fresh.their(preset, ratio, treatment=fresh.PLAIN, scratch=scratch) for scratch in (False, True)
+            several_bases.their(preset, ratio, treatment=several_bases.PLAIN, scratch=scratch)
+            for scratch in (False, True)
         )
         for moment, end in (("", False), (", fine-tuned", True)):
             ends = (kept.last() if end else kept.first()).to_numpy()
-            losses = {"heads kept": ends, "plain": fresh.lost(plain, end=end)}
-            losses["plain, not trained before"] = fresh.lost(scratch, end=end)
+            losses = {"heads kept": ends, "plain": several_bases.lost(plain, end=end)}
+            losses["plain, not trained before"] = several_bases.lost(scratch, end=end)
             for rule, lost in losses.items():
                 own = {"where": f"m = {share}{moment}", "rule": rule}
                 rows += [{**own, "base_model": n, "lost": one} for n, one in enumerate(lost, start=1)]

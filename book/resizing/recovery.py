@@ -13,7 +13,7 @@ import torch
 
 from book.ledger.cells import table_of
 from book.resizing import story
-from book.resizing.experiments import bases, fresh, recovery
+from book.resizing.experiments import bases, recovery, several_bases
 from book.resizing.experiments import widths as width_law
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
 from embviz.models import resizing
@@ -43,12 +43,12 @@ def end_to_end(preset: str) -> pd.DataFrame:
     parts = []
     for width, ratio in (("m = d / 2", 0.5), ("m = 3 d / 4", 0.75)):
         for rule, scratch in ((AS_PRINTED, False), (UNTRAINED, True)):
-            for run in fresh.their(preset, ratio, scratch=scratch, **fresh.AS_PRINTED):
-                table = table_of(fresh.tuned.cell(run))
+            for run in several_bases.their(preset, ratio, scratch=scratch, **several_bases.AS_PRINTED):
+                table = table_of(several_bases.tuned.cell(run))
                 lost = table["log_perplexity"] - table["original"]
                 row = {"rule": rule, "width": width, "seed": run.seed, "step": table["step"], "lost": lost}
                 parts.append(pd.DataFrame(row))
-        for own in fresh.ours(preset, ratio):
+        for own in several_bases.ours(preset, ratio):
             table = recovery.curves([own], stored=False)[["step", "lost"]]
             parts.append(table.assign(rule=REPAIRED, width=width, seed=own.seed))
     return pd.concat(parts, ignore_index=True)
@@ -56,11 +56,11 @@ def end_to_end(preset: str) -> pd.DataFrame:
 
 def by_updates(preset: str) -> pd.DataFrame:
     """What annealed fine-tunings leave at half the width: treatment, seed (of the base), updates, lost."""
-    shares = sorted({1.0, *fresh.FEWER_OR_MORE.values()})
+    shares = sorted({1.0, *several_bases.FEWER_OR_MORE.values()})
     rows = [
         (how, run.seed, run.n_steps, recovery.curves([run], stored=False)["lost"].iloc[-1])
         for how, share in itertools.product((PROJECTION, SCRATCH), shares)
-        for run in fresh.ours(preset, 0.5, how, share)
+        for run in several_bases.ours(preset, 0.5, how, share)
     ]
     return pd.DataFrame(rows, columns=["treatment", "seed", "updates", "lost"])
 

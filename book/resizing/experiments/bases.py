@@ -29,6 +29,7 @@ from book.language import (
     train_language_model,
 )
 from book.ledger.cells import Cell, experiment, missing, table_of, training_run
+from book.ledger.findings import Finding, over_seeds
 from embviz.models.decoder import Decoder, DecoderConfig
 from embviz.training.loop import AdamW
 
@@ -317,3 +318,9 @@ def with_bases(runs: Iterable[BaseRun], cells: Sequence[Cell]) -> list[Cell]:
     Where all of them are stored, no verdict reads the weights: those that no chapter draws are not kept.
     """
     return [*base_cells(*dict.fromkeys(runs)), *cells] if missing(cells) else list(cells)
+
+
+def over_bases(values: Iterable[Any], preset: str, **more: Any) -> Finding:
+    """One number per base model, draws averaged within each; and its interval over base models."""
+    corpus = base(preset).text.corpus
+    return over_seeds([float(np.mean(one)) for one in values], repeats=MODELS, corpus=corpus, **more)

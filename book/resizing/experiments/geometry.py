@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from book.language import Streams, TextConfig, draw_batch, load_streams
 from book.ledger import findings
 from book.ledger.cells import Cell, experiment, table_of
 from book.ledger.findings import Finding
-from book.ledger.studies import Study
+from book.ledger.studies import Part, Study
 from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
@@ -178,14 +178,8 @@ def _lemma_findings(preset: str) -> dict[str, Finding]:
         found[key] = findings.share(
             int(lost["gaussian"].sum()), run.n_draws, repeats=bases.DRAWS, controls=null, corpus=corpus
         )
-    for key, eps in (("width", EPS), ("width_0.9", OTHER_EPS)):
-        m = bound(eps, n_vectors, run.delta, run.C)
-        found[key] = findings.exact(m / dim, corpus=corpus)
-    smallest = table[table["quantity"] == "smallest"].set_index("family")["value"]
-    for family in FAMILIES:
-        least = constant(int(smallest[family]), run.eps, n_vectors, run.delta)
-        found[f"C_{family}"] = findings.once(least, repeats="sets of draws", corpus=corpus)
-    return found
+    width = bound(EPS, n_vectors, run.delta, run.C) / dim
+    return found | {"width": findings.exact(width, corpus=corpus)}
 
 
 # --- families ---------------------------------------------------------------------------------------
@@ -243,10 +237,6 @@ def _maps_findings(preset: str) -> dict[str, Finding]:
         # rows of unit length on average are those of an isometric map times sqrt(m / d)
         controls = {"unscaled": run.ratio * float(lengths.mean())}
         found[family] = findings.over_seeds(lengths, repeats=bases.DRAWS, controls=controls, corpus=corpus)
-    gaussian = of["angular error", "gaussian"]
-    for family in (*FAMILIES[1:], PCA):
-        ratios = of["angular error", family] / gaussian
-        found[f"error_{family}"] = findings.over_seeds(ratios, repeats=bases.DRAWS, corpus=corpus)
     return found
 
 
@@ -396,27 +386,6 @@ def slopes(table: pd.DataFrame, dim: int) -> dict[tuple[str, str], np.ndarray]:
     return {key: np.array(values) for key, values in found.items()}
 
 
-def _curves_findings(preset: str) -> dict[str, Finding]:
-    run = curves_run(preset)
-    table, dim, corpus = (
-        table_of(geometry_curves.cell(run)),
-        run.base.shape.embedding_dim,
-        run.base.text.corpus,
-    )
-    found = {}
-    half = table[(table["family"] == "gaussian") & (table["m"] == round(dim / 2))]
-    for key, name, quantity in (
-        ("error_half", EMBEDDINGS, "angular error"),
-        ("concordance_half", EMBEDDINGS, "concordance"),
-        ("concordance_hidden_half", HIDDEN, "concordance"),
-    ):
-        values = half[(half["vectors"] == name) & (half["quantity"] == quantity)]["value"]
-        found[key] = findings.over_seeds(
-            values.to_numpy(), repeats=bases.DRAWS, corpus=corpus, within=(-1, math.pi)
-        )
-    return found
-
-
 # --- out of support ---------------------------------------------------------------------------------
 
 
@@ -481,28 +450,6 @@ def ratios(table: pd.DataFrame, quantity: str, family: str) -> np.ndarray:
     """Values outside and inside, (n_draws, 2)."""
     own = table[(table["quantity"] == quantity) & (table["family"] == family)]
     return own.pivot(index="draw", columns="vectors", values="value")[["outside", "inside"]].to_numpy()
-
-
-def ratio_of_means(pairs: np.ndarray, *, root: bool, corpus: str = "", seed: int = 0) -> Finding:
-    """Mean outside over mean inside, or its root; its interval resamples draws, of which few shape a mean."""
-
-    def of(sample: np.ndarray) -> np.ndarray:
-        outside, inside = np.moveaxis(sample.mean(axis=-2), -1, 0)
-        return np.sqrt(outside / inside) if root else outside / inside
-
-    rng = np.random.default_rng(seed)
-    chosen = rng.integers(len(pairs), size=(2_000, len(pairs)))
-    draws = "draws of a map and of vectors from one model"
-    return findings.resampled(float(of(pairs)), of(pairs[chosen]), len(pairs), repeats=draws, corpus=corpus)
-
-
-def _support_findings(preset: str) -> dict[str, Finding]:
-    run = support_run(preset)
-    table, corpus = table_of(support.cell(run)), run.base.text.corpus
-    return {
-        "ratio_largest": ratio_of_means(ratios(table, "largest", "gaussian"), root=False, corpus=corpus),
-        "ratio_pca": ratio_of_means(ratios(table, "mean square", PCA), root=True, corpus=corpus),
-    }
 
 
 # --- a larger calibration set -------------------------------------------------------------------------
@@ -751,6 +698,125 @@ def most_runs(preset: str) -> list[ManyRun]:
     return [ManyRun(base, 100_000, 4) for base in bases.fresh(preset)]
 
 
+# --- over several base models ---------------------------------------------------------------------------
+
+
+def curve_runs(preset: str) -> list[CurvesRun]:
+    """Angles against the width, one run per base model."""
+    first = curves_run(preset)
+    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset)]
+
+
+def _curve_cells(preset: str) -> list[Cell]:
+    runs = curve_runs(preset)
+    return bases.with_bases([run.base for run in runs], [geometry_curves.cell(run) for run in runs])
+
+
+def _curve_figures(preset: str) -> dict[str, Finding]:
+    found = {}
+    dim = bases.base(preset).shape.embedding_dim
+    of = [slopes(table_of(geometry_curves.cell(run)), dim) for run in curve_runs(preset)]
+    for name, vectors in (("embeddings", EMBEDDINGS), ("hidden", HIDDEN)):
+        null = {PCA: float(np.mean([one[vectors, PCA] for one in of]))}
+        found[f"slope_{name}_bases"] = bases.over_bases(
+            [one[vectors, "gaussian"] for one in of], preset, controls=null
+        )
+    return found
+
+
+def _many_cells(preset: str) -> list[Cell]:
+    runs = many_runs(preset)
+    most = most_runs(preset) if preset == "paper" else []
+    own = [many_vectors.cell(run) for run in [*runs, *most]]
+    return bases.with_bases([run.base for run in runs], own)
+
+
+def _many_figures(preset: str) -> dict[str, Finding]:
+    tables = [table_of(many_vectors.cell(run)) for run in many_runs(preset)]
+    table, corpus = pd.concat(tables), bases.base(preset).text.corpus
+    missed = {family: own["value"] > EPS for family, own in table.groupby("family")}
+    draws = "draws of a map on three models"
+    share = findings.share(
+        int(missed["gaussian"].sum()),
+        len(missed["gaussian"]),
+        repeats=draws,
+        controls={COORDINATES: float(missed[COORDINATES].mean())},
+        corpus=corpus,
+    )
+    return {"failures_many": share}
+
+
+def _support_cells(preset: str) -> list[Cell]:
+    runs = sizes_runs(preset)
+    own = [support.cell(run) for run in support_runs(preset)]
+    sizes = [support_sizes.cell(run) for run in runs]
+    return bases.with_bases([run.base for run in runs], [*own, *sizes])
+
+
+def support_runs(preset: str) -> list[SupportRun]:
+    """The first claim's comparison of two texts, one run per base model."""
+    first = support_run(preset)
+    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset)]
+
+
+def _support_figures(preset: str) -> dict[str, Finding]:
+    def outside_inside(family: str) -> list[float]:
+        tables = [table_of(support.cell(run)) for run in support_runs(preset)]
+        pairs = [ratios(table, "mean square", family).mean(axis=0) for table in tables]
+        return [math.sqrt(outside / inside) for outside, inside in pairs]
+
+    tables = [table_of(support_sizes.cell(run)) for run in sizes_runs(preset)]
+    sizes = sizes_runs(preset)[0].sizes
+    found = {
+        "ratio_seen": bases.over_bases(
+            outside_inside(PCA),
+            preset,
+            controls={"gaussian": float(np.mean(outside_inside("gaussian")))},
+        )
+    }
+    smaller = sizes[1] if len(sizes) > 2 else sizes[0]
+    found["larger"] = _outside(tables, ("own", sizes[-1]), ("own", smaller), preset)
+    directions = [
+        math.sqrt(
+            _square(table, "steering", PCA, "own", sizes[-1])
+            / _square(table, "steering", "gaussian", "own", sizes[-1])
+        )
+        for table in tables
+    ]
+    return found | {"steering": bases.over_bases(directions, preset)}
+
+
+def _outside(
+    tables: Sequence[pd.DataFrame], one: tuple[str, int], other: tuple[str, int], preset: str
+) -> Finding:
+    """Distortion on the other text by one calibration set, over another's; sets by kind and size."""
+    of = {
+        family: [
+            math.sqrt(_square(table, "outside", family, *one) / _square(table, "outside", family, *other))
+            for table in tables
+        ]
+        for family in (PCA, "gaussian")
+    }
+    null = {"gaussian": float(np.mean(of["gaussian"]))}
+    return bases.over_bases(of[PCA], preset, controls=null, within=(0.0, math.inf))
+
+
+def _unseen_cells(preset: str) -> list[Cell]:
+    runs = sizes_runs(preset, unseen=True)
+    return bases.with_bases([run.base for run in runs], [support_sizes.cell(run) for run in runs])
+
+
+def _representative(preset: str) -> dict[str, Finding]:
+    runs = sizes_runs(preset, unseen=True)
+    tables, size = [table_of(support_sizes.cell(run)) for run in runs], runs[0].sizes[-2]
+    return {"representative_fresh": _outside(tables, ("mixed", size), ("own", size), preset)}
+
+
+def _square(table: pd.DataFrame, vectors: str, family: str, which: str, size: int) -> float:
+    own = table[(table["vectors"] == vectors) & (table["family"] == family)]
+    return float(own.loc[(own["set"] == which) & (own["size"] == size), "value"].mean())
+
+
 def _study(
     cell_of: Callable[[str], Cell], measure: Callable[[str], Mapping[str, Finding]], *, model: bool = True
 ) -> Study:
@@ -764,14 +830,22 @@ def _study(
 
 
 STUDIES: dict[str, Study] = {
-    "resizing.jl_bound": _study(lambda preset: lemma.cell(lemma_run(preset)), _lemma_findings),
+    "resizing.jl_bound": dataclasses.replace(
+        _study(lambda preset: lemma.cell(lemma_run(preset)), _lemma_findings),
+        parts=(Part(_many_cells, _many_figures),),
+    ),
     "resizing.maps": _study(lambda preset: maps.cell(maps_run(preset)), _maps_findings),
     "resizing.metrics": _study(
         lambda preset: measures.cell(measures_run(preset)), _measures_findings, model=False
     ),
-    "resizing.geometry_curves": _study(
-        lambda preset: geometry_curves.cell(curves_run(preset)), _curves_findings
+    "resizing.geometry_curves": Study(
+        _curve_cells, _curve_figures, beside=lambda preset: [geometry_curves.cell(curves_run(preset))]
     ),
-    "resizing.out_of_support": _study(lambda preset: support.cell(support_run(preset)), _support_findings),
+    "resizing.out_of_support": Study(
+        _support_cells,
+        _support_figures,
+        parts=(Part(_unseen_cells, _representative),),
+        beside=lambda preset: [support.cell(support_run(preset))],
+    ),
     "resizing.capacity": _study(lambda preset: capacity.cell(CountsRun()), _capacity_findings, model=False),
 }

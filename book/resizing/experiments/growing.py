@@ -307,24 +307,28 @@ def errors(preset: str, how: str) -> np.ndarray:
     return np.array([curve(table, run.width, f"logit_error_{how}").iloc[0] for run, table in tables])
 
 
+def _fresh_cells(preset: str) -> list[Cell]:
+    pairs = zip(*(fresh_runs(preset, how) for how in (ORTHOGONAL, SCRATCH)), strict=True)
+    return [growing.cell(run) for pair in pairs for run in pair]
+
+
 def _findings(preset: str) -> dict[str, Finding]:
-    corpus = bases.base(preset).text.corpus
-    of_seeds = functools.partial(findings.over_seeds, corpus=corpus)
+    of_seeds = functools.partial(findings.over_seeds, corpus=bases.base(preset).text.corpus)
     controls = {GAUSSIAN: float(errors(preset, GAUSSIAN).mean())}
     found = {
         how: of_seeds(errors(preset, how), controls=controls, within=(0.0, math.inf))
         for how in (ZEROS, ORTHOGONAL)
     }
-    own = savings(preset)
+    own, most = savings(preset, fresh=True), (-math.inf, 1.0)
     return found | {
-        "saved_flops": of_seeds([saving.products for saving in own], within=(-math.inf, 1.0)),
-        "ahead": of_seeds([saving.ahead for saving in own]),
+        "saved_fresh": of_seeds([saving.steps for saving in own], within=most),
+        "saved_flops_fresh": of_seeds([saving.products for saving in own], within=most),
     }
 
 
 STUDIES: dict[str, Study] = {
     "resizing.grow": Study(
-        lambda preset: _cells(preset, ORTHOGONAL, SCRATCH),
+        lambda preset: [*_cells(preset, ORTHOGONAL, SCRATCH), *_fresh_cells(preset)],
         _findings,
         "the paper's setting needs 200,000 stories of TinyStories and a GPU",
         beside=lambda preset: _cells(preset, ZEROS, FRESH),

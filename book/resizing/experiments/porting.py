@@ -214,12 +214,12 @@ def _after_bases(preset: str, cells: list[Cell], *architectures: str) -> list[Ce
     return bases.with_bases([bases.base(preset, name) for name in architectures], cells)
 
 
-def _porting_cells(preset: str) -> list[Cell]:
+def porting_cells(preset: str) -> list[Cell]:
     own = [ports.cell(component.port(preset)) for component in COMPONENTS.values()]
     return _after_bases(preset, own, *_PORTING_BASES)
 
 
-def _more_porting_cells(preset: str) -> list[Cell]:
+def more_porting_cells(preset: str) -> list[Cell]:
     own = [ports.cell(component.port(preset)) for component in MORE_COMPONENTS.values()]
     return _after_bases(preset, own, PERI, SPHERE)
 
@@ -231,20 +231,12 @@ def errors(preset: str, name: str, kind: str = ROTATION) -> np.ndarray:
     return table.loc[table["map"] == kind].sort_values("draw")["error"].to_numpy()
 
 
-def _porting(preset: str) -> dict[str, Finding]:
+def components_over_draws(preset: str) -> dict[str, Finding]:
+    """Errors of the two components that do not commute, over draws of a rotation of one model."""
     corpus = bases.base(preset).text.corpus
-    reported = (
-        *("alibi", "plain_heads", "centering"),
-        *("gains_dropped", "gains_one", "rotary", "as_written"),
-    )
     return {
-        name: over_seeds(
-            errors(preset, name, GAUSSIAN if name == "as_written" else ROTATION),
-            repeats=bases.DRAWS,
-            corpus=corpus,
-            within=(0.0, np.inf),
-        )
-        for name in reported
+        name: over_seeds(errors(preset, name), repeats=bases.DRAWS, corpus=corpus, within=(0.0, np.inf))
+        for name in ("centering", "rotary")
     }
 
 
@@ -304,31 +296,12 @@ def losses(run: PortedLoss, quarters: int) -> np.ndarray:
     return own["log_perplexity"].to_numpy(dtype=float)
 
 
-def _gains_cells(preset: str) -> list[Cell]:
+def gains_cells(preset: str) -> list[Cell]:
     rules = ("folded", "dropped", "one a norm")
     runs = [gain_run(preset, rule) for rule in rules] + [gain_run(preset, "folded", NO_GAINS)]
     originals = [bases.base_losses.cell(bases.base(preset, name)) for name in (RMS, NO_GAINS)]
     own = [*(ported_losses.cell(run) for run in runs), *originals]
     return _after_bases(preset, own, RMS, NO_GAINS)
-
-
-def _gains(preset: str) -> dict[str, Finding]:
-    def difference(first: str, second: str, quarters: int) -> Finding:
-        pair = [losses(gain_run(preset, rule), quarters) for rule in (first, second)]
-        return over_seeds(pair[0] - pair[1], repeats=bases.DRAWS, corpus=corpus)
-
-    def lost(rule: str, architecture: str) -> np.ndarray:
-        run = gain_run(preset, rule, architecture)
-        return losses(run, 2) - bases.loss_of(run.base)
-
-    corpus = bases.base(preset).text.corpus
-    without = lost("folded", NO_GAINS) - lost("dropped", RMS)
-    return {
-        "dropped_folded": difference("dropped", "folded", 4),
-        "dropped_folded_half": difference("dropped", "folded", 2),
-        "one_dropped": difference("one a norm", "dropped", 4),
-        "trained_without": over_seeds(without, repeats=bases.DRAWS, corpus=corpus),
-    }
 
 
 # --- widths that the heads do not divide --------------------------------------------------------------
@@ -363,22 +336,9 @@ def head_widths(config: HeadWidths) -> pd.DataFrame:
     return _with_data(pd.DataFrame(rows), base)
 
 
-def _heads_cells(preset: str) -> list[Cell]:
+def heads_cells(preset: str) -> list[Cell]:
     runs = [ported_losses.cell(head_run(preset, rule)) for rule in HEAD_RULES]
     return _after_bases(preset, [head_widths.cell(HeadWidths(bases.base(preset))), *runs], LAYER)
-
-
-def _heads(preset: str) -> dict[str, Finding]:
-    def difference(rule: AttentionRule, quarters: int) -> Finding:
-        pair = [losses(head_run(preset, own), quarters) for own in (rule, "kept")]
-        return over_seeds(pair[0] - pair[1], repeats=bases.DRAWS, corpus=corpus)
-
-    corpus = bases.base(preset).text.corpus
-    return {
-        "plain_kept": difference("plain", 4),
-        "plain_kept_half": difference("plain", 2),
-        "within_kept_half": difference("within", 2),
-    }
 
 
 # --- rotary positions ---------------------------------------------------------------------------------
@@ -433,15 +393,6 @@ def kept_rotary_run(preset: str) -> RotaryBases:
     return dataclasses.replace(run, factors=(1.0,), attention="kept")
 
 
-def rotary_table(preset: str) -> pd.DataFrame:
-    """All widths: quarters, draw, factor, train, held_out."""
-    tables = [
-        table_of(rotary_bases.cell(rotary_run(preset, quarters))).assign(quarters=quarters)
-        for quarters in ROTARY_WIDTHS
-    ]
-    return pd.concat(tables, ignore_index=True)
-
-
 def gains_of_best(table: pd.DataFrame) -> np.ndarray:
     """Held-out loss with the base as it is - with the one that is best on training text, (draws,)."""
     found = []
@@ -457,21 +408,24 @@ def _rope_cells(preset: str) -> list[Cell]:
     return _after_bases(preset, [rotary_bases.cell(run) for run in runs], ROTARY)
 
 
+def rotary_runs(preset: str, quarters: int) -> list[RotaryBases]:
+    """All rotary bases within heads, one run per base model."""
+    first = rotary_run(preset, quarters)
+    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
+
+
+def _rotary_cells(preset: str) -> list[Cell]:
+    runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)]
+    originals = dict.fromkeys(run.base for run in runs)
+    return bases.with_bases(originals, [rotary_bases.cell(run) for run in runs])
+
+
 def _rope(preset: str) -> dict[str, Finding]:
-    corpus, table = bases.base(preset).text.corpus, rotary_table(preset)
-    half = table[(table["quarters"] == 2) & (table["factor"] == 1.0)].sort_values("draw")
-    kept = table_of(rotary_bases.cell(kept_rotary_run(preset))).sort_values("draw")
-    apart = half["held_out"].to_numpy() - kept["held_out"].to_numpy()
-    quarter = gains_of_best(table[table["quarters"] == 1])
-    return {
-        "gain_quarter": over_seeds(quarter, repeats=bases.DRAWS, corpus=corpus),
-        "kept_half": over_seeds(apart, repeats=bases.DRAWS, corpus=corpus),
-    }
+    found = {}
+    for name, quarters in (("gain_half_bases", 2), ("gain_0.75_bases", 3)):
+        tables = [table_of(rotary_bases.cell(run)) for run in rotary_runs(preset, quarters)]
+        found[name] = bases.over_bases([gains_of_best(table) for table in tables], preset)
+    return found
 
 
-STUDIES: dict[str, Study] = {
-    "resizing.porting": Study(_porting_cells, _porting, beside=_more_porting_cells),
-    "resizing.gains": Study(_gains_cells, _gains),
-    "resizing.heads": Study(_heads_cells, _heads),
-    "resizing.rope": Study(_rope_cells, _rope),
-}
+STUDIES: dict[str, Study] = {"resizing.rope": Study(_rotary_cells, _rope, beside=_rope_cells)}

@@ -134,6 +134,8 @@ def hidden_states(model: Decoder, base: bases.Base) -> list[np.ndarray]:
     return [states.flatten(0, 1).double().numpy() for states in model.states(tokens[:, :-1])]
 
 
+N_BASES = 5  # that are judged
+
 # --- cells ------------------------------------------------------------------------------------------
 
 
@@ -185,25 +187,42 @@ FIGURES: Mapping[str, tuple[str, int, str]] = {
     "kurtosis_hidden": ("hidden_kurtosis", FLOAT, ""),
     "int4_tensor": ("log_perplexity", 4, "tensor"),
     "int4_channel": ("log_perplexity", 4, "channel"),
-    "int8_tensor": ("log_perplexity", 8, "tensor"),
-    "int8_channel": ("log_perplexity", 8, "channel"),
 }
 
 
-def _findings(preset: str) -> dict[str, Finding]:
-    corpus = bases.base(preset).text.corpus
-    found = {
-        name: findings.over_seeds(
-            differences(preset, ROTATION, *FIGURES[name]), repeats=bases.DRAWS, corpus=corpus
-        )
-        for name in ("int8_tensor", "int8_channel")
-    }
-    plain = [
-        measured(preset, NONE, "log_perplexity", bits, per)[0] for bits, per in ((4, "tensor"), (FLOAT, ""))
+def quantized_runs(preset: str, treatment: Treatment) -> list[list[QuantizedRun]]:
+    """Rotations, or nothing, a list of draws a base model."""
+    n_draws = 2 if treatment == ROTATION else 1
+    n = 3 if preset == "quick" else N_BASES
+    return [
+        [QuantizedRun(base, treatment, draw) for draw in range(n_draws)] for base in bases.fresh(preset, n=n)
     ]
-    return found | {"cost_int4": findings.once(plain[0] - plain[1], repeats="base models", corpus=corpus)}
+
+
+def _fresh_cells(preset: str) -> list[Cell]:
+    runs = [run for how in TREATMENTS for own in quantized_runs(preset, how) for run in own]
+    return bases.with_bases([run.base for run in runs], [quantized.cell(run) for run in runs])
+
+
+def _findings(preset: str) -> dict[str, Finding]:
+    found = {}
+    for name, (quantity, bits, per) in FIGURES.items():
+        means = {
+            how: [
+                np.mean([mean_of(quantized.cell(run), quantity, bits, per) for run in own])
+                for own in quantized_runs(preset, how)
+            ]
+            for how in TREATMENTS
+        }
+        plain = np.array(means[NONE])
+        null = {PERMUTATION: float((np.array(means[PERMUTATION]) - plain).mean())}
+        rotated = np.array(means[ROTATION]) - plain
+        found[f"{name}_bases"] = bases.over_bases(rotated, preset, controls=null)
+    return found
 
 
 STUDIES: dict[str, Study] = {
-    "resizing.quantization": Study(_cells, _findings, "the paper's setting needs a GPU for its base model"),
+    "resizing.quantization": Study(
+        _fresh_cells, _findings, "the paper's setting needs a GPU for its base model", beside=_cells
+    ),
 }

@@ -377,45 +377,6 @@ def censored(tables: Iterable[pd.DataFrame]) -> bool:
 # --- findings -----------------------------------------------------------------------------------------
 
 
-def _seeds(preset: str, ratios: Sequence[float], treatment: str = PROJECTION) -> list[pd.DataFrame]:
-    return _each(run_of(preset, ratios, treatment, seed) for seed in range(N_SEEDS[preset]))
-
-
-def _perplexity(preset: str) -> dict[str, Finding]:
-    run = bases.base(preset)
-    n_original, corpus = run.training.n_steps, run.text.corpus
-    ends = {
-        treatment: lost_at(_seeds(preset, (0.5,), treatment), end=True)
-        for treatment in (PROJECTION, PCA, TRUNCATED)
-    }
-    found = {
-        name: findings.over_seeds(ends[treatment] - ends[PROJECTION], repeats=PORTS, corpus=corpus)
-        for name, treatment in (("pca_half", PCA), ("truncated_half", TRUNCATED))
-    }
-    if 0.25 in FEWER[preset]:
-        tables = _seeds(preset, (0.25,))
-        steps = findings.over_seeds(
-            steps_of(tables) / n_original, repeats=PORTS, corpus=corpus, within=(0, math.inf)
-        )
-        found["steps_quarter"] = dataclasses.replace(steps, high=math.inf) if censored(tables) else steps
-    reached = [
-        [when_recovered(table).reached for table in _seeds(preset, (ratio,))] for ratio in FEWER[preset]
-    ]
-    shares = np.mean(reached, axis=0)  # (R,)
-    return found | {
-        "share_recovered": findings.over_seeds(shares, repeats=PORTS, corpus=corpus, within=(0, 1))
-    }
-
-
-NAMES = {
-    bases.RMS: "rms",
-    bases.NO_GAINS: "rms_no_gains",
-    bases.PERI: "peri",
-    bases.SPHERE: "normalized",
-    bases.LAYER: "layer",
-}
-
-
 def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus: str) -> Finding:
     """Ratio of updates until recovery to other runs', paired; the interval is open where runs are censored.
 
@@ -430,37 +391,18 @@ def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus:
     )
 
 
-def _architecture(preset: str) -> dict[str, Finding]:
-    corpus = bases.base(preset).text.corpus
-    runs = architecture_runs(preset)
-    tables = {
-        architecture: _each(run for run in runs if run.base == bases.base(preset, architecture))
-        for architecture in COMPARED
+def without_centering(preset: str) -> dict[str, Finding]:
+    """Updates of RMSNorm over LayerNorm's, over ports of one model."""
+    of = {
+        architecture: _each(
+            run for run in architecture_runs(preset) if run.base == bases.base(preset, architecture)
+        )
+        for architecture in (bases.RMS, bases.LAYER)
     }
-    found = {
-        NAMES[architecture]: ratio_of_steps(tables[architecture], tables[bases.LAYER], corpus)
-        for architecture in (bases.RMS, bases.NO_GAINS)
-    }
-    for architecture in (bases.LAYER, bases.PERI, bases.SPHERE):
-        lost = lost_at(tables[architecture], end=False)
-        found[f"lost_{NAMES[architecture]}"] = findings.over_seeds(lost, repeats=PORTS, corpus=corpus)
-    return found
+    return {"rms": ratio_of_steps(of[bases.RMS], of[bases.LAYER], bases.base(preset).text.corpus)}
 
 
-def _staged(preset: str) -> dict[str, Finding]:
-    stages, corpus = STAGES["eighth"], bases.base(preset).text.corpus
-    staged, at_once = (lost_at(_seeds(preset, way), end=True) for way in (stages, stages[-1:]))
-    return {"staged_eighth": findings.over_seeds(staged - at_once, repeats=PORTS, corpus=corpus)}
-
-
-def _beside(preset: str) -> list[Cell]:
+def beside(preset: str) -> list[Cell]:
     return [recovery.cell(run) for run in rate_runs(preset)] + [
         other_bases.cell(run) for run in other_runs(preset)
     ]
-
-
-STUDIES: dict[str, Study] = {
-    "resizing.perplexity": Study(lambda preset: cells_of(sweep(preset)), _perplexity, beside=_beside),
-    "resizing.architecture": Study(lambda preset: cells_of(architecture_runs(preset)), _architecture),
-    "resizing.staged": Study(lambda preset: cells_of(staged_runs(preset)), _staged),
-}

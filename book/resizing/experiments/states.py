@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,11 +126,3 @@ def similarities(table: pd.DataFrame, moment: str) -> pd.DataFrame:
     return pd.concat(
         [pd.DataFrame(half), pd.DataFrame({**half, "one": second, "other": first})], ignore_index=True
     )
-
-
-_PERPLEXITY = recovery.STUDIES["resizing.perplexity"]
-STUDIES: dict[str, Study] = {
-    "resizing.perplexity": dataclasses.replace(
-        _PERPLEXITY, beside=lambda preset: [*_PERPLEXITY.beside(preset), *cells(preset)]
-    ),
-}

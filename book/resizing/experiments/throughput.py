@@ -213,10 +213,7 @@ def _findings(preset: str) -> dict[str, Finding]:
     found = ratios_to_original(table)
     corpus = bases.base(preset).text.corpus
     n_rounds, repeats = table["round"].nunique(), "rounds of timing on one machine"
-    half, same, plain = (
-        found[(found["rule"] == rule) & (found["ratio"] == ratio)].iloc[0]
-        for rule, ratio in ((KEPT, 0.5), (KEPT, 1.0), (PLAIN, 0.5))
-    )
+    half, same = (found[(found["rule"] == KEPT) & (found["ratio"] == ratio)].iloc[0] for ratio in (0.5, 1.0))
 
     def speed(row: pd.Series, name: str, controls: Mapping[str, float] | None = None) -> Finding:
         low, high = float(row[f"{name}_low"]), float(row[f"{name}_high"])
@@ -224,12 +221,9 @@ def _findings(preset: str) -> dict[str, Finding]:
 
     return {
         "speed_half": speed(half, "training", {"same": float(same["training"])}),
-        "speed_scoring_half": speed(half, "scoring"),
         "parameters_half": exact(
             half["parameters"], controls={"same": float(same["parameters"])}, corpus=corpus
         ),
-        "memory_half": once(half["memory"], repeats="measurements", corpus=corpus),
-        "speed_plain_half": speed(plain, "training"),
     }
 
 

@@ -127,7 +127,7 @@ def laws(preset: str, quantity: str, treatment: str = PROJECTION) -> np.ndarray:
 def _width_findings(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
     several: dict[str, Any] = {"repeats": "base models of each width", "corpus": corpus}
-    found = {
+    return {
         f"slope_{quantity}": over_seeds(
             laws(preset, quantity),
             controls={"scratch": float(laws(preset, quantity, SCRATCH).mean())},
@@ -135,13 +135,6 @@ def _width_findings(preset: str) -> dict[str, Finding]:
         )
         for quantity in ("lost", "tuned")
     }
-    found["slope_steps"] = over_seeds(laws(preset, "steps"), **several)
-    for width in WIDTHS[preset]:
-        own = [carried(run_of(preset, width, seed)) for seed in SEEDS]
-        for quantity in ("lost", "tuned", "steps"):
-            if width in (64, 128, 256):
-                found[f"{quantity}_{width}"] = over_seeds([getattr(one, quantity) for one in own], **several)
-    return found
 
 
 # --- geometry against loss ----------------------------------------------------------------------------
@@ -272,29 +265,6 @@ def language_runs(preset: str, *, unseen: bool = False) -> list[LanguageRun]:
     return runs
 
 
-def _language_findings(preset: str) -> dict[str, Finding]:
-    tables = [table_of(language.cell(run)) for run in language_runs(preset)]
-    several: dict[str, Any] = {"repeats": bases.MODELS, "corpus": bases.base(preset).text.corpus}
-    across = []
-    for table in tables:
-        ports = table[(table["rule"] == "commuting rules") & (table["m"] < table["m"].max())]
-        across.append(rank_correlation(ports["error"], ports["lost"]))
-    kept = {
-        rule: [float(t[(t["rule"] == rule) & (t["m"] == t["m"].max())]["lost"].mean()) for t in tables]
-        for rule in ROTATED
-    }
-    return {
-        "within_width_concordance": over_seeds(
-            [-within_widths(table, "concordance") for table in tables], within=(-1, 1), **several
-        ),
-        "across_widths": over_seeds(across, within=(-1, 1), **several),
-        "angles_kept_plain": over_seeds(kept["plain heads"], **several),
-        "angles_kept_gains": over_seeds(kept["gains dropped"], **several),
-        "angles_kept_centering": over_seeds(kept["centering kept"], **several),
-        "angles_kept_commuting": over_seeds(kept["commuting rules"], **several),
-    }
-
-
 def _language_cells(preset: str) -> list[Cell]:
     runs = language_runs(preset)
     return with_bases([run.base for run in runs], [language.cell(run) for run in runs])
@@ -343,10 +313,7 @@ def _principal_findings(preset: str) -> dict[str, Finding]:
         for name, quarters in GAPS.items()
         if quarters in runs[0].quarters
     }
-    return found | {
-        "random_half": over_seeds(lost[ORTHONORMAL, 2.0], **several),
-        "principal_half": over_seeds(lost[PCA, 2.0], **several),
-    }
+    return found
 
 
 def lost_of(table: pd.DataFrame, family: str, quarters: float) -> float:
@@ -360,7 +327,5 @@ STUDIES: dict[str, Study] = {
     "resizing.width_law": Study(
         _width_cells, _width_findings, "widths of 512 and 1,024 need a GPU for their base models"
     ),
-    "resizing.language": Study(
-        _language_cells, _language_findings, parts=(Part(_unseen_cells, _random_findings),)
-    ),
+    "resizing.language": Study(_unseen_cells, _random_findings, beside=_language_cells),
 }
