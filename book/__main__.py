@@ -119,9 +119,8 @@ def show_ledger(claim: str, derive: bool, scale: str | None, as_json: bool) -> N
         print(_verdict_line(item))
         print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
         _print_rows(ledger.measurement_texts(item))
-        for amendment in item.claim.amended:
-            was = ledger.tagged(amendment.was, amendment.was_smaller_scale)
-            print(f"\n  amended {amendment.date}, {was} before: {amendment.reason}")
+        for sentence in item.claim.amended:
+            print(f"\n  amended {sentence}")
     else:
         _print_rows(ledger.summary(items))
 

@@ -36,7 +36,7 @@ function addFilter(lines) {
       line.hidden = !fits || !line.textContent.toLowerCase().includes(wanted);
     }
     for (const section of new Set(lines.map((line) => line.closest("section")))) {
-      section.hidden = ![...section.querySelectorAll(".ev-claims details")].some((line) => !line.hidden);
+      section.hidden = ![...section.querySelectorAll(".ev-claims > details")].some((line) => !line.hidden);
     }
     const n = lines.filter((line) => !line.hidden).length;
     shown.textContent = n < lines.length ? `${n} of ${lines.length} claims` : "";
@@ -63,7 +63,7 @@ function addFilter(lines) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  const lines = [...document.querySelectorAll(".ev-claims details")];
+  const lines = [...document.querySelectorAll(".ev-claims > details")];
   if (!lines.length) return;
   addFilter(lines);
   openTarget();

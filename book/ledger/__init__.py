@@ -35,10 +35,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "training_run",
         ],
         "claims": [
-            "Amendment",
             "Claim",
             "Measurement",
-            "Superseded",
             "claim_files",
             "find_claim",
             "load_claims",

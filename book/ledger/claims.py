@@ -1,8 +1,8 @@
 """Claims: what a paper says, with the measurements that carry it, read from ``data/claims/<paper>.toml``.
 
-The accepted range of each measurement was fixed there
-before anything was measured; what was moved later is told by the claim's amendments. A file names in
-``experiments`` the module whose ``STUDIES`` measure its claims; a claim may name another.
+The accepted range of each measurement was fixed there before anything was measured; sentences of the claim's
+`amended` say what was moved later, and why. A file names in ``experiments`` the module whose ``STUDIES``
+measure its claims; a claim may name another.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import datetime
 import functools
 import json
 import math
+import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from book.ledger.places import claims_folder
 from book.ledger.verdicts import VERDICTS
 
 PUBLISHED, IMPLIED = "published", "implied"
+AMENDMENT = re.compile(rf"\d{{4}}-\d\d-\d\d, (?:{'|'.join(VERDICTS)})(?: \(smaller scale\))? before: .+")
 PRESETS = ("quick", "laptop", "paper")  # from the smallest to the paper's own
 
 
@@ -57,8 +58,7 @@ class Measurement:
         Whether mean and interval are those of the repetitions or of their logarithms, for a ratio or a
         relative error.
     of : str
-        The replaced measurement whose finding is judged again here, by another range, scale or control;
-        empty: it has a finding under its own name.
+        Name of its finding, where that is another than its own.
     """
 
     name: str
@@ -96,111 +96,6 @@ class Measurement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Superseded:
-    """The last measurement of a measurement that an amendment replaced, as numbers: its code is gone.
-
-    Parameters
-    ----------
-    measurement : str
-        Name of the replaced measurement.
-    value : float
-        The measured number, in the measurement's unit.
-    commit : str
-        Commit whose code derives it.
-    scale : {"quick", "laptop", "paper"}
-        The preset that it was measured at.
-    interval : tuple of two floats, or None
-        Its 95% interval; None: there was none.
-    n : int
-        Independent repetitions.
-    repeats : str
-        What was repeated, in the plural.
-    exact : bool
-        Whether there was nothing to repeat.
-    corpus : str
-        Name of the data set it was measured on; empty for a simulation.
-    controls : mapping of str to float
-        The same measurement on each control.
-    """
-
-    measurement: str
-    value: float
-    commit: str
-    scale: str
-    interval: tuple[float, float] | None = None
-    n: int = 1
-    repeats: str = "seeds"
-    exact: bool = False
-    corpus: str = ""
-    controls: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        low, high = self.interval or (self.value, self.value)
-        if not low <= self.value <= high:
-            raise ValueError(
-                f"{self.measurement}: the value {self.value} lies outside its interval [{low}, {high}]"
-            )
-        if self.n < 0:
-            raise ValueError(f"{self.measurement}: {self.n} repetitions")
-        if any(map(math.isnan, self.controls.values())):
-            raise ValueError(f"{self.measurement}: a control is NaN")
-        if self.scale not in PRESETS:
-            raise ValueError(
-                f"{self.measurement}: scale must be one of {', '.join(PRESETS)}, not {self.scale!r}"
-            )
-        if self.exact and self.interval:
-            raise ValueError(f"{self.measurement}: an exact number has no interval")
-
-
-@dataclasses.dataclass(frozen=True)
-class Amendment:
-    """A range or comparator that was moved after it had been fixed.
-
-    Parameters
-    ----------
-    date : date
-    reason : str
-        What was unfair, or unfit.
-    decides : tuple of str
-        Measurements that decide from then on.
-    was : str
-        The claim's verdict before, in today's words.
-    was_smaller_scale : bool
-        Whether that verdict rested on a smaller scale than the paper's.
-    sequential : bool
-        Whether repetitions were added because the result was inconclusive, and are judged together with the
-        first ones: a result that is looked at twice comes out by chance more often than its interval says.
-    replaces : tuple of str
-        Measurements that decide no more: they are shown as first fixed.
-    superseded : tuple of Superseded
-        What was last measured for those; a measurement that is missing here was never measured.
-    first : str
-        In words what was first fixed, where no measurement shows it.
-    """
-
-    date: datetime.date
-    reason: str
-    decides: tuple[str, ...]
-    was: str
-    replaces: tuple[str, ...] = ()
-    first: str = ""
-    superseded: tuple[Superseded, ...] = ()
-    was_smaller_scale: bool = False
-    sequential: bool = False
-
-    def __post_init__(self) -> None:
-        if self.was not in VERDICTS:
-            raise ValueError(f"the amendment of {self.date}: no verdict {self.was!r} (before it)")
-        if not self.reason or not self.decides:
-            raise ValueError(f"the amendment of {self.date} must give its reason and what decides now")
-        names = [one.measurement for one in self.superseded]
-        if len(set(names)) != len(names) or not set(names) <= set(self.replaces):
-            raise ValueError(
-                f"the amendment of {self.date}: superseded are measurements that it replaces, once each"
-            )
-
-
-@dataclasses.dataclass(frozen=True)
 class Claim:
     """A claim of a paper, with the measurements that carry it."""
 
@@ -219,7 +114,8 @@ class Claim:
     question: bool = False  # one that the paper leaves open: answered, not judged
     ours: bool = False  # one that no paper asks: the project does
     corpus_part: str = ""  # a true part of that data set, on which the claim is judged beside another text
-    amended: tuple[Amendment, ...] = ()
+    sequential: datetime.date | None = None  # when repetitions were added to those that had left it open
+    amended: tuple[str, ...] = ()  # what was changed after ranges were fixed: date, verdict before, reason
 
     def __post_init__(self) -> None:
         names = {measurement.name for measurement in self.measurements}
@@ -227,40 +123,32 @@ class Claim:
             raise ValueError(f"{self.id} has no measurement")
         if len(names) != len(self.measurements):
             raise ValueError(f"{self.id}: two measurements of one name")
-        for amendment in self.amended:
-            unknown = {*amendment.decides, *amendment.replaces} - names
-            if unknown:
-                raise ValueError(f"{self.id}: the amendment of {amendment.date} names {sorted(unknown)}")
-        for measurement in self.measurements:
-            if measurement.of and measurement.of not in self.replaced:
+        for sentence in self.amended:
+            if not AMENDMENT.fullmatch(sentence):
                 raise ValueError(
-                    f"{self.id}: {measurement.name} is of {measurement.of!r}, which is not replaced"
+                    f"{self.id}: amended begins with a date and the verdict before, such as '2026-11-20, "
+                    f"inconclusive before: ', not {sentence[:40]!r}"
                 )
         if self.ours and not self.question:
             raise ValueError(f"{self.id} is ours: no paper claims it, so it is a question")
         if self.corpus_part and not self.corpus:
             raise ValueError(f"{self.id}: corpus_part needs the corpus that it is a part of")
 
-    @property
-    def finding_names(self) -> set[str]:
-        """Names of the findings that its study gives: one for each measurement that is not replaced."""
-        live = [one for one in self.measurements if one.name not in self.replaced]
-        return {one.of or one.name for one in live}
-
-    @property
-    def replaced(self) -> set[str]:
-        """Names of the measurements that an amendment has replaced."""
-        return {name for amendment in self.amended for name in amendment.replaces}
-
-    @property
-    def superseded(self) -> dict[str, Superseded]:
-        """Measurements of replaced measurements, by measurement."""
-        return {one.measurement: one for amendment in self.amended for one in amendment.superseded}
-
 
 def claim_files() -> list[Path]:
     """The files of claims of this project, a paper each."""
     return sorted(claims_folder().glob("*.toml"))
+
+
+def history_of(claim: Claim) -> dict[str, Any]:
+    """What amendments of a claim replaced: `measurements` and `amended` of its frozen file, if any."""
+    file = claims_folder() / "history" / f"{claim.paper}.toml"
+    return _history(file.read_bytes()).get(claim.id, {}) if file.is_file() else {}
+
+
+@functools.lru_cache(maxsize=16)
+def _history(content: bytes) -> dict[str, dict[str, Any]]:
+    return {one["id"]: one for one in tomllib.loads(content.decode("utf-8"))["claim"]}
 
 
 def papers() -> list[str]:

@@ -64,7 +64,6 @@ class Row:
     finding: Finding | None
     verdict: str
     reason: str
-    replaced: bool = False  # by an amendment: it decides nothing
     smaller_scale: bool = False  # than the paper's, or on another text
     on_part: Finding | None = None  # on a true part of the claim's text, where `finding` is on another text
 
@@ -109,7 +108,7 @@ def _weight(row: Row) -> float:
 
 
 def _judged(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.measurement.accept and not row.replaced]
+    return [row for row in rows if row.measurement.accept]
 
 
 # --- one measurement -------------------------------------------------------------------------------------
@@ -258,18 +257,16 @@ def entry_of(claim: Claim, measured: Results) -> Entry:
     Raises
     ------
     ValueError
-        If a finding has no measurement in the claims file, or one that an amendment has replaced.
+        If a finding has no measurement in the claims file.
     """
-    unknown = set(measured.findings) - claim.finding_names
+    unknown = set(measured.findings) - {_source(measurement) for measurement in claim.measurements}
     if unknown:
         raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no measurement in the claims file")
     found = [
         judge_texts(
-            claim,
-            judge(measurement, _finding(claim, measurement, measured)),
-            None if measurement.name in claim.replaced else measured.on_part.get(_source(measurement)),
+            claim, judge(one, measured.findings.get(_source(one))), measured.on_part.get(_source(one))
         )
-        for measurement in claim.measurements
+        for one in claim.measurements
     ]
     differs = _difference(claim, measured, found)
     rows = tuple(_at_scale(claim, row, bool(differs)) for row in found)
@@ -282,46 +279,28 @@ def entry_of(claim: Claim, measured: Results) -> Entry:
     agree, disagree = _agreement(rows)
     if claim.question and verdict == NOT_SPECIFIC:
         verdict = INCONCLUSIVE
-    reason = "; ".join(filter(None, [reason, *_sequential(claim), differs]))
+    reason = "; ".join(filter(None, [reason, _sequential(claim), differs]))
     return Entry(claim, verdict, measured.scale, reason, rows, differs, smaller, agree, disagree)
-
-
-def _finding(claim: Claim, measurement: Measurement, measured: Results) -> Finding | None:
-    """What was measured for a measurement; of one that an amendment replaced, what the claims file stores."""
-    one = claim.superseded.get(measurement.name)
-    if one is None:
-        replaced = measurement.name in claim.replaced
-        return None if replaced else measured.findings.get(_source(measurement))
-    low, high = one.interval or (one.value, one.value)
-    repeats = "" if one.exact else one.repeats
-    stored = (one.value, low, high) if measurement.scale == "log" else None  # on its scale already
-    return Finding(one.value, low, high, one.n, one.controls, one.corpus, repeats, one.exact, stored)
 
 
 def _source(measurement: Measurement) -> str:
     return measurement.of or measurement.name
 
 
-def _sequential(claim: Claim) -> list[str]:
-    """That repetitions were added after an inconclusive result and are judged with the first ones, for each
-    amendment that says so and whose measurements have not been replaced since.
-    """
-    return [
-        f"sequential testing: repetitions were added on {one.date:%-d %B %Y} after an inconclusive result"
-        for one in claim.amended
-        if one.sequential and not claim.replaced.intersection(one.decides)
-    ]
+def _sequential(claim: Claim) -> str:
+    """That repetitions were added after an inconclusive result and are judged with the first ones."""
+    if claim.sequential is None:
+        return ""
+    day = f"{claim.sequential:%-d %B %Y}"
+    return f"sequential testing: repetitions were added on {day} after an inconclusive result"
 
 
 def _at_scale(claim: Claim, row: Row, smaller: bool) -> Row:
     """The row with its scale, and its verdict as an answer where the claim is a question."""
-    if superseded := claim.superseded.get(row.measurement.name):  # measured at another scale
-        smaller = bool(_difference(claim, Results(superseded.scale, {}), [row]))
     answered = claim.question and row.verdict != NOT_SPECIFIC
     return dataclasses.replace(
         row,
         verdict=answer(row.verdict) if answered else row.verdict,
-        replaced=row.measurement.name in claim.replaced,
         smaller_scale=smaller and row.finding is not None and not row.measurement.any_scale,
     )
 

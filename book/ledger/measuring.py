@@ -21,7 +21,7 @@ class Results:
     scale : str or None
         The preset; None where nothing was measured.
     findings : mapping of str to Finding
-        By measurement; of those that no amendment replaced.
+        By name.
     why_not : str
         Why nothing was measured.
     own_corpora : tuple of str, or None

@@ -39,10 +39,7 @@ def published(name: str, measurement: str | None = None) -> Any:
         parts = {key: value for key, value in tables[own].items() if key != "where"}
     else:
         claim = find_claim(name)
-        measurements = [
-            one for one in claim.measurements if one.target == PUBLISHED and one.name not in claim.replaced
-        ]
-        parts = {one.name: one.paper for one in measurements}
+        parts = {one.name: one.paper for one in claim.measurements if one.target == PUBLISHED}
     if measurement is None:
         return parts
     if measurement not in parts:

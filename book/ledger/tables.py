@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from book.ledger.claims import IMPLIED, PUBLISHED, Amendment
+from book.ledger.claims import IMPLIED, PUBLISHED
 from book.ledger.findings import Finding
 from book.ledger.judging import Entry, Row
 from book.ledger.ledger_file import entries
@@ -53,7 +52,7 @@ def as_record(item: Entry) -> dict[str, Any]:
         or None,
         "corpus": sorted({finding.corpus for finding in found.values() if finding.corpus}),
         "measurements": {row.measurement.name: verdict_text(row) for row in item.rows},
-        "amended": [_amendment(one) for one in item.claim.amended],
+        "amended": list(item.claim.amended),
     }
 
 
@@ -66,12 +65,6 @@ def _targets(item: Entry, target: str) -> dict[str, float]:
 
 def _finite(pair: tuple[float, float]) -> list[float | None]:
     return [end if math.isfinite(end) else None for end in pair]
-
-
-def _amendment(amendment: Amendment) -> dict[str, Any]:
-    fields = dataclasses.asdict(dataclasses.replace(amendment, superseded=()))
-    del fields["superseded"]  # the record's numbers, by measurement
-    return {**fields, "date": amendment.date.isoformat()}
 
 
 def said_repeats(finding: Finding) -> str:
@@ -88,8 +81,8 @@ def repetitions(finding: Finding) -> str:
 
 
 def verdict_text(row: Row) -> str:
-    """A measurement's verdict, with "smaller scale" and "replaced" where they apply."""
-    return tagged(row.verdict, row.smaller_scale) + (", replaced" if row.replaced else "")
+    """A measurement's verdict, with "smaller scale" where it applies."""
+    return tagged(row.verdict, row.smaller_scale)
 
 
 def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
@@ -101,7 +94,7 @@ def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
         paper, claim, title, where, measurement, label, unit, target, published (what the claim would have it
         be, by `target` "published" or "implied"), accept_low, accept_high, measured, low, high, n_seeds,
         repeats, exact, repetitions (in words), control_name, control, corpus, verdict, smaller_scale,
-        replaced, claim_verdict, scale, reason, chapter.
+        claim_verdict, scale, reason, chapter.
     """
     import pandas as pd
 
@@ -111,9 +104,7 @@ def table(items: Sequence[Entry] | None = None) -> pd.DataFrame:
 
 def tally(rows: Sequence[Row]) -> str:
     """How many measurements have each verdict, in words, such as "3 reproduced, 1 inconclusive"."""
-    counts = {
-        verdict: sum(row.verdict == verdict and not row.replaced for row in rows) for verdict in VERDICTS
-    }
+    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
     return ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
 
 
@@ -183,7 +174,6 @@ def _table_row(item: Entry, row: Row) -> dict[str, Any]:
         "corpus": finding.corpus if finding else "",
         "verdict": row.verdict,
         "smaller_scale": row.smaller_scale,
-        "replaced": row.replaced,
         "claim_verdict": item.verdict,
         "scale": item.scale or "",
         "reason": row.reason,

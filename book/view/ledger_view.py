@@ -6,13 +6,14 @@ import html
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from book import ledger
-from book.ledger.claims import IMPLIED, Amendment, Claim, Superseded
+from book.ledger.claims import IMPLIED, Claim, history_of
 from book.ledger.judging import TEXTS_DISAGREE, Entry, Row
 from book.ledger.verdicts import (
     NOT_TESTED,
@@ -57,7 +58,7 @@ ROW_SEPARATOR = ": "  # no claim's id has it
 
 def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
     """Rows of :func:`book.ledger.table` that decide, with texts, links and places in the range."""
-    judged = table[table["accept_low"].notna() & ~table["replaced"]].copy()
+    judged = table[table["accept_low"].notna()].copy()
     for column in ("measured", "low", "high", "published", "control"):
         places = [
             place_in_range(value, low, high)
@@ -252,8 +253,8 @@ def _details_html(item: Entry) -> str:
     claim = item.claim
     asks = "The paper asks" if claim.question else "The paper says"
     asks = "We ask" if claim.ours else asks
-    judged = [row for row in item.rows if row.measurement.accept and not row.replaced]
-    others = [row for row in item.rows if not row.measurement.accept and not row.replaced]
+    judged = [row for row in item.rows if row.measurement.accept]
+    others = [row for row in item.rows if not row.measurement.accept]
     rows = [
         [text_html(row.measurement.label), _range_picture(row), *_measurement_cells(row)[1:]]
         for row in judged
@@ -267,33 +268,42 @@ def _details_html(item: Entry) -> str:
         _table_html(("measurement", "", *_columns(claim)), rows) if rows else "",
         f"<p>Reported, not judged:</p>{_measurements_html(others, _columns(claim))}" if others else "",
         f"<p>Setting: {text_html(claim.setting)}. Control: {text_html(claim.control)}.{scale}{where}</p>",
-        "".join(_amendment_html(claim, one) for one in claim.amended),
+        *(f"<p><b>Revised</b> {text_html(sentence)}</p>" for sentence in claim.amended),
+        _history_html(claim),
         f"<p>Measured again by <code>python -m book run {claim.id} --preset {item.scale or 'quick'}</code>. "
         f"<a href='{_chapter_address(claim)}'>In its chapter</a></p>",
     ]
     return "".join(parts)
 
 
-def _amendment_html(claim: Claim, amendment: Amendment) -> str:
-    labels = {measurement.name: measurement.label for measurement in claim.measurements}
-    decides = ", ".join(labels[name] for name in amendment.decides)
-    first = f" As first fixed: {text_html(amendment.first)}." if amendment.first else ""
-    was = tagged(amendment.was, amendment.was_smaller_scale)
-    before = "; ".join(_superseded_text(labels, one) for one in amendment.superseded)
-    return (
-        f"<p><b>Revised on {amendment.date:%-d %B %Y}.</b> {text_html(amendment.reason)} "
-        f"Decided since then by: {text_html(decides)}. Before: <i>{was}</i>.{first}"
-        f"{f' Measured before: {text_html(before)}.' if before else ''}</p>"
-    )
+def _history_html(claim: Claim) -> str:
+    """Folded: the measurements that amendments replaced, their ranges, and their last results."""
+    history = history_of(claim)
+    last = {
+        one["measurement"]: one for part in history.get("amended", []) for one in part.get("superseded", [])
+    }
+    rows = [
+        [
+            text_html(one["label"]),
+            interval(*one["accept"]) if "accept" in one else "–",
+            _last(last.get(one["name"])),
+        ]
+        for one in history.get("measurements", [])
+    ]
+    names = ("measurement", "accepted", "measured")
+    return f"<details><summary>As first fixed</summary>{_table_html(names, rows)}</details>" if rows else ""
 
 
-def _superseded_text(labels: Mapping[str, str], one: Superseded) -> str:
-    low, high = one.interval or (one.value, one.value)
+def _last(one: dict[str, Any] | None) -> str:
+    """The last result of a replaced measurement."""
+    if one is None:
+        return NOT_TESTED
+    low, high = one.get("interval", (one["value"], one["value"]))
     digits = digits_for(low, high)
-    value = number(one.value, digits=digits)
-    span = "" if low == high else f", {number(low, digits=digits)} to {number(high, digits=digits)}"
-    often = "exact" if one.exact else f"{one.n} {one.repeats}"
-    return f"{labels[one.measurement]} {value} ({often}{span}, {one.scale}, at {one.commit})"
+    ends = "" if low == high else f"{number(low, digits=digits)} to {number(high, digits=digits)}, "
+    often = "exact" if one.get("exact") else f"{one.get('n', 1)} {one.get('repeats', 'seeds')}"
+    known = f"{ends}{html.escape(often)}, {one['scale']}, at {one['commit']}"
+    return f"{number(one['value'], digits=digits)} ({known})"
 
 
 def _columns(claim: Claim) -> tuple[str, str]:

@@ -146,7 +146,7 @@ def test_a_page_names_no_script_or_style_of_another_host_and_begins_with_the_pol
 def test_chapters_hold_the_lines_of_their_claims_and_no_revision(pages: Path):
     for item in ledger.entries():
         html = (pages / f"{item.claim.chapter}.html").read_text(encoding="utf-8")
-        assert "Revised on" not in html, item.claim.chapter
+        assert "<b>Revised</b>" not in html, item.claim.chapter
         assert f'class="ev-claim" id="{item.claim.id}"' in html.replace("'", '"'), item.claim.id
 
 

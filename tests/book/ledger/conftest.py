@@ -25,19 +25,9 @@ measurements = [
   { name = "score", label = "score", paper = 0.5, accept = [0.4, inf], control = "shuffled" },
   { name = "other", label = "not printed" },
   { name = "gap", label = "ours", paper = 0.0, target = "implied", why = "no gap" },
-  { name = "first", label = "score, as first fixed", paper = 1 },
 ]
-
-[[claim.amended]]
-date = 2026-01-02
-reason = "it was unfair"
-decides = ["score"]
-was = "inconclusive"
-replaces = ["first"]
-superseded = [
-  { measurement = "first", value = 0.9, interval = [0.8, 1.0], n = 4, controls = { other = 0.1 }, \
-scale = "paper", commit = "4b4e696" },
-]
+sequential = 2026-01-02
+amended = ["2026-01-02, inconclusive before: it was unfair"]
 """
 
 

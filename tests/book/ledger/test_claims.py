@@ -1,6 +1,7 @@
 """Files of claims: whatever is amiss in one is said in a sentence that names the claim and the field."""
 
 import contextlib
+import datetime
 
 import pytest
 
@@ -14,10 +15,8 @@ def test_a_whole_file_is_read(write_claims):
     write_claims(WHOLE)
     (claim,) = load_claims()
     assert claim.measurements[0].accept == (0.4, float("inf"))
-    assert claim.replaced == {"first"}
-    first = claim.superseded["first"]
-    assert (first.value, first.interval, first.n, first.repeats) == (0.9, (0.8, 1.0), 4, "seeds")
-    assert (first.controls, first.scale, first.commit) == ({"other": 0.1}, "paper", "4b4e696")
+    assert claim.amended == ("2026-01-02, inconclusive before: it was unfair",)
+    assert claim.sequential == datetime.date(2026, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -30,25 +29,14 @@ def test_a_whole_file_is_read(write_claims):
         ('control = "shuffled"', 'rule = "near"', "measurement score: rule must be 'inside' or 'meets'"),
         ('control = "shuffled"', 'nul = "shuffled"', "measurements, score, nul: Unexpected keyword"),
         ('{ name = "score", ', "{ ", "mine.first, measurements, 1, name: Field required"),
-        ('name = "first"', 'name = "score"', "mine.first: two measurements of one name"),
+        ('name = "other"', 'name = "score"', "mine.first: two measurements of one name"),
         ('id = "mine.first"', 'id = "other.first"', "ids begin with the file's name and a dot"),
         ("[[claim]]", "[claim]", r"the file needs claims, each below a line \[\[claim\]\]"),
         ("measurements = [", "measurements = []\nmore = [", "first(, more: Unexpected| has no measurement)"),
         ('[\n  { name = "score"', '["text", { name = "score"', "mine.first, measurements, 1: .* not 'text'"),
-        ("[[claim.amended]]", "[claim.amended]", "mine.first, 2026-01-02: .* array"),
-        ("2026-01-02", '"yesterday"', "amended, yesterday, date: .* date"),
-        ('["score"]\nwas', '["else"]\nwas', r"mine.first: .*the amendment of 2026-01-02 names \['else'\]"),
-        ('"inconclusive"', '"perhaps"', "mine.first, amended, 2026-01-02: .*no verdict 'perhaps'"),
-        ("value = 0.9", "value = 1.9", "superseded, first: .* the value 1.9 lies outside its interval"),
-        ("n = 4", "n = -4", "superseded, first: .* -4 repetitions"),
-        ("n = 4", "exact = true", "superseded, first: .* an exact number has no interval"),
-        ("{ other = 0.1 }", "{ other = nan }", "superseded, first: .* a control is NaN"),
-        ('scale = "paper"', 'scale = "own"', "first: .* scale must be one of quick, laptop, paper"),
-        (
-            '{ measurement = "first"',
-            '{ measurement = "score"',
-            "superseded are .* that it replaces, once each",
-        ),
+        ("= 2026-01-02", '= "yesterday"', "mine.first, sequential: .* date"),
+        ("2026-01-02, inc", "later, inc", "mine.first: .*amended begins with a date and the verdict before"),
+        (", inconclusive", ", perhaps", "mine.first: .*amended begins with a date and the verdict before"),
         ("[[claim]]", f"x = {DEEP}\n[[claim]]", "recursion"),
     ],
 )

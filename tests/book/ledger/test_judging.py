@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from book import ledger
 from book.ledger import studies, verdicts
-from book.ledger.claims import Amendment, Claim, Measurement, Superseded
+from book.ledger.claims import Claim, Measurement
 from book.ledger.findings import Finding, exact, once, over_seeds, share
 from book.ledger.judging import conclude, entry_of, judge
 from book.ledger.measuring import Results, corpora
@@ -270,17 +270,12 @@ def test_a_control_that_comes_out_on_one_text_alone_is_a_disagreement():
 # --- judged again ------------------------------------------------------------------------------------
 
 
-def test_a_measurement_judges_the_finding_of_a_replaced_one_again():
-    again = dataclasses.replace(NEW, of="old", accept=(2.0, 4.0))
-    own = claim(OLD, again, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
-    assert own.finding_names == {"old"}
-    entry = entry_of(own, Results("paper", {"old": finding(2.0, 3.0)}))
-    assert [(row.verdict, row.replaced) for row in entry.rows] == [
-        (NOT_REPRODUCED, True),
-        (REPRODUCED, False),
-    ]
-    with pytest.raises(ValueError, match=r"findings \['new'\] have no measurement"):
-        entry_of(own, Results("paper", {"new": finding(2.0, 3.0)}))
+def test_a_measurement_may_take_the_finding_of_another_name():
+    own = claim(dataclasses.replace(RANGE, of="old"))
+    entry = entry_of(own, Results("paper", {"old": finding(0.2, 0.8)}))
+    assert entry.rows[0].verdict == REPRODUCED
+    with pytest.raises(ValueError, match=r"findings \['f'\] have no measurement"):
+        entry_of(own, Results("paper", {"f": finding(0.2, 0.8)}))
 
 
 def test_a_ratio_on_a_logarithmic_scale_has_the_interval_of_its_logarithms():
@@ -296,22 +291,13 @@ def test_a_ratio_on_a_logarithmic_scale_has_the_interval_of_its_logarithms():
     assert judge(ratio, exact(1e-6)).verdict == REPRODUCED
 
 
-def test_an_amendment_that_added_repetitions_after_an_inconclusive_result_says_so():
-    moved = amended(decides=("f",), sequential=True)
+def test_repetitions_that_were_added_after_an_inconclusive_result_are_said_in_the_reason():
+    added = claim(sequential=datetime.date(2026, 11, 21), amended=("2026-11-21, inconclusive before: twice",))
     said = "sequential testing: repetitions were added on 21 November 2026 after an inconclusive result"
-    assert said in judged(claim(amended=(moved,)), finding(0.2, 0.8)).reason
-    plain = dataclasses.replace(moved, sequential=False)
-    assert "sequential" not in judged(claim(amended=(plain,)), finding(0.2, 0.8)).reason
-
-
-def test_the_warning_ends_once_the_later_repetitions_are_judged_alone():
-    both, later = RANGE, dataclasses.replace(RANGE, name="later")
-    added = amended(decides=("f",), sequential=True)
-    alone = amended(decides=("later",), replaces=("f",))
-    judged_alone = entry_of(
-        claim(both, later, amended=(added, alone)), Results("paper", {"later": finding(0.2, 0.8)})
-    )
-    assert (judged_alone.verdict, judged_alone.reason) == (REPRODUCED, "")
+    entry = judged(added, finding(0.2, 0.8))
+    assert (entry.verdict, entry.reason) == (REPRODUCED, said)
+    assert judged(claim(amended=added.amended), finding(0.2, 0.8)).reason == ""
+    assert ledger.as_record(entry)["amended"] == list(added.amended)
 
 
 # --- questions --------------------------------------------------------------------------------------
@@ -380,56 +366,6 @@ def test_no_verdict_but_inconclusive_and_not_tested_comes_from_fewer_than_three_
     assert entry.verdict in verdicts.VERDICTS
 
 
-# --- amendments -------------------------------------------------------------------------------------
-
-
-def amended(**fields):
-    return Amendment(
-        datetime.date(2026, 11, 21), "it was unfair", **{"decides": ("new",), "was": NOT_REPRODUCED, **fields}
-    )
-
-
-OLD, NEW = (dataclasses.replace(RANGE, name=name, label=name) for name in ("old", "new"))
-SUPERSEDED = Superseded("old", 2.5, "4b4e696", "laptop", (2.0, 3.0), 4, controls={"shuffled": 7.0})
-
-
-def test_a_replaced_measurement_has_its_number_from_the_claims_file_and_decides_nothing():
-    own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(SUPERSEDED,)),))
-    entry = judged(own, None, finding(0.2, 0.8))
-    assert entry.verdict == REPRODUCED
-    assert entry.deciding.measurement.name == "new"
-    record = ledger.as_record(entry)
-    assert record["measured"] == {"old": 2.5, "new": 0.5}
-    assert record["interval"]["old"] == [2.0, 3.0]
-    assert record["control"] == {"old": {"shuffled": 7.0}}
-    assert record["measurements"] == {"old": "not reproduced (smaller scale), replaced", "new": "reproduced"}
-    assert record["amended"][0]["date"] == "2026-11-21"
-    assert record["amended"][0]["was"] == NOT_REPRODUCED
-    json.dumps(record, allow_nan=False)
-    assert ledger.tally(entry.rows) == "1 reproduced"
-    assert ledger.repetitions(entry.rows[0].finding) == "4 seeds"
-    ratio = claim(dataclasses.replace(OLD, scale="log"), NEW, amended=own.amended)  # stored on its scale
-    old = judged(ratio, None, finding(0.2, 0.8)).rows[0].finding
-    assert (old.value, old.low, old.high) == (2.5, 2.0, 3.0)
-
-
-@pytest.mark.parametrize(("then", "now"), [("laptop", "paper"), ("paper", "laptop")])
-def test_a_replaced_measurement_is_judged_at_the_scale_it_was_measured_at(then, now):
-    superseded = dataclasses.replace(SUPERSEDED, scale=then)
-    own = claim(OLD, NEW, amended=(amended(replaces=("old",), superseded=(superseded,)),))
-    old, new = judged(own, None, finding(0.2, 0.8), scale=now).rows
-    assert old.verdict == NOT_REPRODUCED
-    assert (old.smaller_scale, new.smaller_scale) == (then == "laptop", now == "laptop")
-
-
-def test_a_replaced_measurement_without_stored_numbers_is_not_measured_and_one_that_is_measured_is_refused():
-    own = claim(OLD, NEW, amended=(amended(replaces=("old",)),))
-    entry = judged(own, None, finding(0.2, 0.8))
-    assert (entry.verdict, entry.rows[0].verdict, entry.rows[0].replaced) == (REPRODUCED, NOT_TESTED, True)
-    with pytest.raises(ValueError, match=r"findings \['old'\] have no measurement"):
-        judged(own, finding(2, 3), finding(0.2, 0.8))
-
-
 # --- measurements and findings ---------------------------------------------------------------------------
 
 
@@ -441,9 +377,9 @@ def test_a_replaced_measurement_without_stored_numbers_is_not_measured_and_one_t
         (lambda: Measurement("f", "f", target="guessed"), "target must be"),
         (lambda: Measurement("f", "f", target="published"), "needs the paper's value"),
         (lambda: Measurement("f", "f", target="implied", paper=0.0), "say in `why`"),
-        (lambda: amended(decides=()), "what decides now"),
+        (lambda: claim(amended=("It was unfair.",)), "amended begins with a date and the verdict before"),
+        (lambda: claim(amended=("2026-11-21, perhaps before: it",)), "amended begins with a date and"),
         (lambda: claim(corpus_part="prefix"), "corpus_part needs the corpus"),
-        (lambda: claim(OLD, dataclasses.replace(NEW, of="old")), "of 'old', which is not replaced"),
         (lambda: judge(dataclasses.replace(RANGE, scale="log"), over_seeds([0.0, 1.0])), "and positive"),
         (lambda: judge(dataclasses.replace(RANGE, scale="log"), finding(0.2, 0.8)), "known and positive"),
     ],
