@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from book.members import inner
-from embviz.models.decoder import check_options
 from embviz.models.linear import Linear, linear
 
 Attending = Literal["standard", "no_q", "half_no_q", "no_k", "frozen_q", "identity_q", "half_standard"]
@@ -24,6 +23,15 @@ Norm = Literal["pre", "post", "none"]
 Positions = Literal["learned", "sines", "none"]
 Activation = Literal["gelu", "relu"]
 Start = Literal["pytorch", "scaled", "small"]
+
+
+def check_options(config: object, **known: Any) -> None:
+    """Refuse a configuration with an option that its type, a Literal, does not list."""
+    for name, options in known.items():
+        if getattr(config, name) not in get_args(options):
+            raise ValueError(
+                f"{name} is {getattr(config, name)!r}: choose one of {', '.join(get_args(options))}"
+            )
 
 
 @dataclass(frozen=True)

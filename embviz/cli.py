@@ -378,7 +378,7 @@ def resize(checkpoint: str, width: int, out: str, text: str | None, how: Any, se
     repeat takes each coordinate several times; zeros appends zeros.
     """
     from embviz.memory import format_bytes
-    from embviz.models import resizing_checkpoints as checkpoints
+    from embviz.models import resizing as checkpoints
 
     checkpoints.require_free(out)
     model = checkpoints.load_checkpoint(checkpoint)

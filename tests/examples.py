@@ -71,12 +71,6 @@ def _hadamard() -> Any:
     return draw("hadamard", 3, D, seed=0).operator
 
 
-def _decoder() -> Any:
-    from embviz.models.decoder import Decoder, DecoderConfig
-
-    return Decoder(DecoderConfig(n_symbols=V, length=5, embedding_dim=D, n_heads=2, n_layers=1), seed=0)
-
-
 def _neighbors() -> Any:
     from embviz.neighbors import find_neighbors
 
@@ -184,7 +178,6 @@ EXAMPLES: dict[str, Any] = {
     "field": lambda: "eigenvalue",
     "largest": lambda: True,
     "m": lambda: 2,
-    "model": _decoder,
     "n_components": lambda: 2,
     "n_draws": lambda: 4,
     "n_negative": lambda: 2,

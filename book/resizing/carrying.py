@@ -12,9 +12,9 @@ import torch
 
 from book.ledger.cells import missing, table_of
 from book.resizing import story
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases, porting, recovery, several_bases, widths
 from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
-from embviz.models.decoder import Decoder
 
 GAINS = {"dropped": "dropped", "projected": "as a vector", "dense": "as a matrix"}
 FLOOR = 1e-16  # the order of a sum in float64: where smaller errors are shown

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from book.ledger.cells import table_of
 from book.resizing import story
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases, quantized
 from book.resizing.experiments.quantized import FLOAT, NONE, PERMUTATION, ROTATION, Treatment
-from embviz.models.decoder import Decoder
 
 TREATED: Mapping[Treatment, str] = {
     NONE: "as trained",

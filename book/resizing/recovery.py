@@ -12,12 +12,11 @@ import pandas as pd
 import torch
 
 from book.ledger.cells import table_of
-from book.resizing import story
+from book.resizing import rules, story
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases, recovery, several_bases
 from book.resizing.experiments import widths as width_law
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
-from embviz.models import resizing
-from embviz.models.decoder import Decoder
 from embviz.view.charts import Data
 
 AFTER_PORT = "right after the port"
@@ -156,7 +155,7 @@ def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.Data
     width = round(ratio * base.model.config.embedding_dim)
     if treatment == PCA:  # of hidden states on the bundled text, so that no data set is needed
         states = bases.calibration(base, N_STATES, seed, streams=story.streams_for(base))
-        model = resizing.pca_slice(base.model, width, states).model.eval()
+        model = rules.pca_slice(base.model, width, states).model.eval()
     else:
         model = recovery.resized(base, base.model, width, treatment, seed).eval()
     text = write(model, OPENING.get(base.config.text.corpus, "The "))

@@ -194,8 +194,7 @@ def matrices(model: nn.Module) -> dict[str, Tensor]:
     turned = [name for name, part in model.named_modules() if type(part).__name__ == "Conv1D"]
     if turned:
         raise ValueError(
-            f"{turned[0]} is a Conv1D, whose weight has its inputs first: make the model a Decoder first "
-            "(embviz.models.huggingface.from_hf)"
+            f"{turned[0]} is a Conv1D, whose weight has its inputs first: give a model of linear layers"
         )
     found = {name: array.detach() for name, array in model.named_parameters() if array.dim() >= 2}
     if not found:

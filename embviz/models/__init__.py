@@ -1,4 +1,4 @@
-"""A decoder, other widths for trained models, and conversion from and to Hugging Face."""
+"""Language models of Hugging Face at other widths, and a fast product of matrices."""
 
 from embviz.imports import require
 

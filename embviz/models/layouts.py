@@ -35,6 +35,7 @@ class Branch:
 class Layout:
     """Where a class of Hugging Face has its stream."""
 
+    kind: str  # what a configuration calls itself
     name: str  # of the class
     layers: str
     embedding: str  # the module whose output is the first state
@@ -65,8 +66,10 @@ _FUSED = (
 )
 
 
-def _like_llama(name: str, branches: tuple[Branch, Branch] = (_ATTENTION, _MLP), **options: Any) -> Layout:
-    return Layout(name, "model.layers", "model.embed_tokens", branches, **options)
+def _like_llama(
+    kind: str, name: str, branches: tuple[Branch, Branch] = (_ATTENTION, _MLP), **options: Any
+) -> Layout:
+    return Layout(kind, name, "model.layers", "model.embed_tokens", branches, **options)
 
 
 def _bert(name: str, prefix: str = "", head: str = "") -> Layout:
@@ -78,6 +81,7 @@ def _bert(name: str, prefix: str = "", head: str = "") -> Layout:
     )
     kinds = ("word", "position", "token_type")
     return Layout(
+        "bert",
         name,
         f"{prefix}encoder.layer",
         f"{prefix}embeddings",
@@ -97,6 +101,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by the class's name
     layout.name: layout
     for layout in (
         Layout(
+            "gpt2",
             "GPT2LMHeadModel",
             "transformer.h",
             "transformer.drop",
@@ -111,6 +116,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by the class's name
             conv1d=True,
         ),
         Layout(
+            "gpt_neox",
             "GPTNeoXForCausalLM",
             "gpt_neox.layers",
             "gpt_neox.emb_dropout",
@@ -123,30 +129,21 @@ LAYOUTS: Mapping[str, Layout] = {  # by the class's name
             arrays=("gpt_neox.embed_in.weight",),
             shared="by head",
         ),
-        _like_llama("LlamaForCausalLM"),
-        _like_llama("MistralForCausalLM"),
-        _like_llama("Qwen2ForCausalLM"),
-        _like_llama("Qwen3ForCausalLM"),
-        _like_llama("Phi3ForCausalLM", _FUSED),
-        _like_llama("GemmaForCausalLM", offset=1.0, scaled=True),
-        _like_llama("Gemma2ForCausalLM", _SANDWICH, offset=1.0, scaled=True, after=_AFTER),
-        _like_llama("Gemma3ForCausalLM", _SANDWICH, offset=1.0, scaled=True, after=_AFTER),
+        _like_llama("llama", "LlamaForCausalLM"),
+        _like_llama("mistral", "MistralForCausalLM"),
+        _like_llama("qwen2", "Qwen2ForCausalLM"),
+        _like_llama("qwen3", "Qwen3ForCausalLM"),
+        _like_llama("phi3", "Phi3ForCausalLM", _FUSED),
+        _like_llama("gemma", "GemmaForCausalLM", offset=1.0, scaled=True),
+        _like_llama("gemma2", "Gemma2ForCausalLM", _SANDWICH, offset=1.0, scaled=True, after=_AFTER),
+        _like_llama("gemma3_text", "Gemma3ForCausalLM", _SANDWICH, offset=1.0, scaled=True, after=_AFTER),
         _bert("BertModel"),
         _bert("BertForMaskedLM", "bert.", "cls"),
     )
 }
-KINDS: Mapping[str, tuple[str, ...]] = {  # by what a configuration calls itself
-    "gpt2": ("GPT2LMHeadModel",),
-    "gpt_neox": ("GPTNeoXForCausalLM",),
-    "llama": ("LlamaForCausalLM",),
-    "mistral": ("MistralForCausalLM",),
-    "qwen2": ("Qwen2ForCausalLM",),
-    "qwen3": ("Qwen3ForCausalLM",),
-    "phi3": ("Phi3ForCausalLM",),
-    "gemma": ("GemmaForCausalLM",),
-    "gemma2": ("Gemma2ForCausalLM",),
-    "gemma3_text": ("Gemma3ForCausalLM",),
-    "bert": ("BertModel", "BertForMaskedLM"),
+KINDS: Mapping[str, tuple[str, ...]] = {  # classes by what their configurations call themselves
+    kind: tuple(name for name, one in LAYOUTS.items() if one.kind == kind)
+    for kind in dict.fromkeys(layout.kind for layout in LAYOUTS.values())
 }
 
 
@@ -163,12 +160,9 @@ def layout_of(model: nn.Module) -> Layout:
 # --- a class at another width -------------------------------------------------------------------------
 
 
-def arrays_of(model: Any, layout: Layout) -> dict[str, Tensor]:
-    """Arrays by name, every map as (outputs, inputs)."""
-    return _turned(model.state_dict(), layout)
-
-
 def _turned(arrays: Mapping[str, Tensor], layout: Layout) -> dict[str, Tensor]:
+    """Maps of Conv1D as (outputs, inputs); those as (inputs, outputs) again."""
+
     def is_conv1d(name: str, array: Tensor) -> bool:
         return layout.conv1d and name.startswith(f"{layout.layers}.") and array.dim() == 2
 
@@ -190,7 +184,7 @@ def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor) -> dict[str, T
         Where they center, it takes the direction of ones to the direction of ones.
     inverse : float64 tensor, shape (D, m)
     """
-    old = arrays_of(model, layout)
+    old = _turned(model.state_dict(), layout)
     new: dict[str, Tensor] = {}
     m, d = T.shape
     squares = T.square()
@@ -251,12 +245,7 @@ def configured(model: Any, m: int, layout: Layout) -> Any:
     """A copy of a model's configuration at width m, tried on the class.
 
     Hidden units stay, and so do heads of a width apart from the stream's, and how many of a head's
-    coordinates rotary positions turn.
-
-    Raises
-    ------
-    ValueError
-        If Transformers refuses it: gives its reason.
+    coordinates rotary positions turn. What Transformers refuses is a ValueError with its reason.
     """
     own = model.config
     d, heads = own.hidden_size, own.num_attention_heads
@@ -389,9 +378,8 @@ def taps(layout: Layout, model: Any) -> list[Tap]:
     return found + [(part, -1, "", name) for part, name in tops if name and modules.get(name) is not None]
 
 
-def _first(output: Any) -> Tensor:
-    tensor: Tensor = output[0] if isinstance(output, tuple) else output
-    return tensor
+def _first(output: Any) -> Any:
+    return output[0] if isinstance(output, tuple) else output
 
 
 @torch.no_grad()

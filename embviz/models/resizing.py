@@ -1,713 +1,559 @@
-"""A trained transformer carried to another width of its residual stream, and what of it commutes with a map.
+"""A checkpoint of Hugging Face at another width, in the same class, and a report of what it cost.
 
-A map T (m x D) sends the stream x to T x. What writes to the stream (embeddings, positions, the maps out of
-attention and MLP) is multiplied by T; what reads it (queries, keys, values, the maps into the MLP, the head)
-by T+, its pseudo-inverse. Which axis of which array that concerns is known by its role, never by its size.
+LayerNorm subtracts the mean over coordinates: there the map takes the direction of ones to the direction of
+ones, and so commutes with it. The heads of GPT-2, GPT-NeoX and BERT share the width: wider ones get
+coordinates of 0, narrower ones keep their strongest directions. In the other classes the width of a head is
+an option of the configuration, and stays.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+import json
+import os
+import shutil
+import tempfile
+import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
+import pandas as pd
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from embviz import projections
-from embviz.arrays import check_array
-from embviz.models.decoder import (
-    Decoder,
-    DecoderConfig,
-    initial_value,
-    nearest_multiples,
-    unit,
-    with_weights,
+from embviz.files.pretrained import load_pretrained, quietly
+from embviz.memory import require_memory
+from embviz.models.layouts import (
+    KINDS,
+    Layout,
+    carry,
+    configured,
+    fit_heads,
+    in_class,
+    layout_of,
+    part_errors,
+    recorded,
+    taps,
 )
-from embviz.models.huggingface import FAMILIES, family, from_hf, unwrapped
 from embviz.projections import Projection
 
-AttentionRule = Literal["kept", "within", "plain"]
-GainRule = Literal["fold", "drop", "one", "project", "dense"]
-CenteringRule = Literal["fold", "keep"]
-Reading = Literal["inverse", "written", "transpose"]
-MLPRule = Literal["kept", "plain"]
-Growth = Literal["zeros", "orthogonal", "gaussian"]
-Role = Literal["vocabulary", "position", "residual", "head", "hidden"]
-Tensors = dict[str, Tensor]
-
-_KNOWN_LAYERS = {  # of decoders; a layer of another class is refused
-    *("Decoder", "DecoderBlock", "DecoderAttention", "DecoderNorm", "Gain", "Linear", "SphereLinear"),
-    *("ModuleList", "GELU", "ReLU", "SiLU"),
-}
+Map = Literal["orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"]
+EXACT = 1e-4  # relative error in float32 under which a part counts as carried exactly
+N_TRIED = 32  # tokens of a string, drawn at random, where no text is given
+HALF = (torch.float16, torch.bfloat16)
+TYPES = {name: getattr(torch, name) for name in ("float64", "float32", "float16", "bfloat16")}
+SIZES = (  # of a configuration
+    *("vocab_size", "n_embd", "hidden_size", "n_head", "num_attention_heads", "n_layer", "num_hidden_layers"),
+    *("n_positions", "intermediate_size", "max_position_embeddings"),
+)
+BESIDE = (  # what a tokenizer consists of, taken along as it is
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Resized:
-    """A model after a map of its residual stream."""
-
-    model: Decoder
-    projection: Projection  # T
-    notes: tuple[str, ...] = ()  # what was done beyond products with T and T+, and what doesn't commute
-
-
-# --- which axis is what -------------------------------------------------------------------------------
-
-_ROLES: dict[str, tuple[Role, ...]] = {
-    "embedding": ("vocabulary", "residual"),
-    "free_head": ("vocabulary", "residual"),
-    "position": ("position", "residual"),
-    "head_bias": ("vocabulary",),
-    "scales": ("vocabulary",),
-    "attention.query": ("head", "residual"),
-    "attention.key": ("head", "residual"),
-    "attention.value": ("head", "residual"),
-    "attention.out": ("residual", "head"),
-    "attention.scales": ("head",),
-    "up": ("hidden", "residual"),
-    "gate": ("hidden", "residual"),
-    "down": ("residual", "hidden"),
-    "mlp scales": ("hidden",),
-}
-_NORMS = ("before", "after", "steps", "norm")
-_READERS = ("attention.query", "attention.key", "attention.value", "up", "gate", "free_head")
-
-
-def _part(name: str) -> str:
-    """Which part of a model a parameter belongs to: a key of _ROLES, or of _NORMS."""
-    inner = name.split(".", 2)[2] if name.startswith("blocks.") else name
-    if name.startswith("blocks.") and inner == "scales":
-        return "mlp scales"
-    first = inner.split(".")[0]
-    return first if first in _NORMS else inner.removesuffix(".weight").removesuffix(".bias")
-
-
-def axes(model: Decoder) -> Mapping[str, tuple[Role, ...]]:
-    """The role of each axis of each parameter, by its name.
-
-    Returns
-    -------
-    mapping from name to roles
-        "vocabulary", "position", "residual", "head" (coordinates of queries, keys and values, heads one
-        after the other) or "hidden" (units of an MLP). Sizes play no part: with as many heads' coordinates
-        as dimensions, or as many symbols, the roles are the same.
-
-    >>> axes(Decoder(DecoderConfig(8, 8, 8, 1, 2, mlp_dim=8), seed=0))["blocks.0.down.weight"]
-    ('residual', 'hidden')
-    """
-    return {name: _roles(name, array) for name, array in model.state_dict().items()}
-
-
-def _roles(name: str, array: Tensor) -> tuple[Role, ...]:
-    part = _part(name)
-    if part in _NORMS:
-        along: tuple[Role, ...] = ("residual", "residual")
-        return along[: array.dim()]
-    return _ROLES[part][: array.dim()]  # a bias has the first axis of its map
-
-
-def _flows(name: str, array: Tensor) -> list[tuple[int, Literal["write", "read"]]]:
-    """Axes of a parameter that lie along the residual stream, and whether they write to it or read it.
-
-    A vector of gains counts as written: that is how a program carries it that projects it like any other.
-    """
-    part, last = _part(name), array.dim() - 1
-    if part in _NORMS:
-        both: list[tuple[int, Literal["write", "read"]]] = [(0, "write"), (1, "read")]
-        return both[: array.dim()]
-    if part in _READERS:
-        return [(1, "read")] if last == 1 else []
-    return [(axis, "write") for axis, role in enumerate(_roles(name, array)) if role == "residual"]
-
-
-# --- from other programs ------------------------------------------------------------------------------
-
-
-def as_decoder(model: nn.Module) -> Decoder:
-    """A decoder of the same function: itself, or one made of a model of Hugging Face.
-
-    GPT-2, Llama, Mistral and GPT-NeoX are known (:func:`embviz.models.huggingface.from_hf`), subclasses and
-    compiled models included.
-    """
-    model = unwrapped(model)
-    if family(model) is not None:
-        return from_hf(model)
-    if not isinstance(model, Decoder):
-        raise ValueError(
-            f"a {type(model).__name__} can't be carried: give a Decoder, or of Hugging Face's "
-            f"models a {' or '.join(FAMILIES.values())}"
-        )
-    for name, layer in model.named_modules():
-        if not _is_known(layer):
-            raise ValueError(
-                f"layer {name} is a {type(layer).__name__}: which of its axes lie along the residual stream "
-                "is not known here"
-            )
-    return model
-
-
-def _is_known(layer: nn.Module) -> bool:
-    """Whether a layer is of a known class, or of a subclass that computes the same."""
-    known = next((cls for cls in type(layer).__mro__ if cls.__name__ in _KNOWN_LAYERS), None)
-    return known is not None and type(layer).forward is known.forward  # type: ignore[attr-defined]
-
-
-@dataclass
-class _Parts:
-    """A model taken apart: what the rules change one after the other."""
-
-    config: DecoderConfig
-    weights: Tensors
-    notes: list[str]
-    dtype: torch.dtype  # that of the model, which the result gets again
-
-    def change(self, **options: Any) -> None:
-        """Other options of the shape."""
-        self.config = dataclasses.replace(self.config, **options)
-
-    def note(self, text: str) -> None:
-        """Add a note, once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def free_head(self, why: str) -> None:
-        """Untie a model: its output embedding becomes a copy of its input embedding."""
-        if self.config.tied:
-            self.change(tied=False)
-            self.weights["free_head"] = self.weights["embedding"].clone()
-            self.note(f"the head is no longer tied, because {why}")
-
-    def model(self) -> Decoder:
-        """Put together again."""
-        return with_weights(self.config, {name: array.to(self.dtype) for name, array in self.weights.items()})
-
-
-def _take_apart(model: nn.Module) -> _Parts:
-    own = as_decoder(model)
-    dtype = own.embedding.dtype
-    # half precision is computed in float32 and rounded once, at the end; other types in float64
-    working = torch.float32 if torch.finfo(dtype).bits == 16 else torch.float64
-    weights = {name: array.detach().to(working) for name, array in own.state_dict().items()}
-    config = own.config
-    if config.placement == "peri" and config.after_gains is None:
-        config = dataclasses.replace(config, after_gains=config.gains)  # the two kinds may part below
-    if config.placement == "sphere":
-        for name in weights:  # the vectors that the forward pass makes of the parameters
-            for axis, _flow in _flows(name, weights[name]):
-                if _part(name) not in (*_NORMS, "position"):
-                    weights[name] = unit(weights[name], axis)
-    return _Parts(config, weights, [], dtype)
-
-
-# --- folding ------------------------------------------------------------------------------------------
-
-
-def fold(model: nn.Module) -> Decoder:
-    """The same function without what belongs to a basis of the residual stream.
-
-    LayerNorm becomes RMSNorm: its centering is folded into what writes to the stream. Gains and biases of
-    norms that read are folded into the maps that read them. A vector of gains that no map can take in, after
-    a part in peri-norm or of the steps on the sphere, becomes a matrix. What remains commutes with every
-    rotation of the stream.
+class ResizedCheckpoint:
+    """A checkpoint at another width, and what became of it.
 
     Parameters
     ----------
-    model : Decoder, or a language model of Hugging Face
+    model : transformers.PreTrainedModel
+        Of the original's class.
+    projection : Projection
+        T (m x D), by which the residual stream was mapped.
+    parts : DataFrame
+        part, layer (-1: none), error, exact, of the file as it is written. For the original's stream x,
+        |f~(T x) - T f(x)| / |T f(x)| of each part f, the last one's output being logits; exact: below 1e-4.
+        In half precision there is the error before rounding beside it, as unrounded.
+    logit_error : float
+        Relative error of the logits of the whole model; without a head, of its last states.
+    losses : tuple of two floats, nats a token, or None
+        Before and after, on the text that was given.
+    n_bytes, n_parameters : tuple of two ints
+        Before and after.
+    notes : tuple of str
+        What is not carried, or changed its form, and why.
     """
-    parts = _take_apart(model)
-    _fold_norm_biases(parts)
-    _fold_gains(parts)
-    _fold_centering(parts)
-    return parts.model()
+
+    model: Any
+    projection: Projection
+    parts: pd.DataFrame
+    logit_error: float
+    losses: tuple[float, float] | None
+    n_bytes: tuple[int, int]
+    n_parameters: tuple[int, int]
+    notes: tuple[str, ...]
+
+    def as_record(self) -> dict[str, Any]:
+        """The report as plain numbers and texts, for a file."""
+        names = ("logit_error", "losses", "n_bytes", "n_parameters", "notes")
+        own = {name: getattr(self, name) for name in names}
+        m, d = self.projection.shape
+        return {"width": [d, m], **own, "parts": self.parts.to_dict("records")}
+
+    def summary(self) -> pd.DataFrame:
+        """One row per kind of part: part, layers, largest error, exact."""
+        found = self.parts.groupby("part", sort=False).agg(
+            layers=("layer", "size"), error=("error", "max"), exact=("exact", "all")
+        )
+        return found.reset_index()
 
 
-def _reading_norms(parts: _Parts) -> Iterator[tuple[str, list[str]]]:
-    """Norms that read the stream, with the arrays that read them: "blocks.1.before.0" or "norm"."""
-    if parts.config.placement == "sphere":
-        return
-    for layer in range(parts.config.n_layers):
-        for index, part in enumerate(
-            (("attention.query", "attention.key", "attention.value"), ("up", "gate"))
-        ):
-            names = [f"blocks.{layer}.{name}.weight" for name in part]
-            yield f"blocks.{layer}.before.{index}", [name for name in names if name in parts.weights]
-    yield "norm", ["embedding" if parts.config.tied else "free_head"]
+# --- reading and writing ------------------------------------------------------------------------------
 
 
-def _fold_norm_biases(parts: _Parts) -> None:
-    """Move the biases of norms into the biases of the layers that follow."""
-    if not parts.config.norm_biases:
-        return
-    weights, stays = parts.weights, parts.config.placement == "peri"  # the norms after a part keep theirs
-    parts.change(biases=True, head_bias=True, norm_biases=stays)
-    skeleton = Decoder(parts.config, seed=0).state_dict()
-    for name, array in skeleton.items():
-        if name.endswith("bias") and name not in weights:
-            weights[name] = torch.zeros_like(array).to(weights["embedding"])
-    for norm, readers in _reading_norms(parts):
-        bias = weights.pop(f"{norm}.bias")
-        if stays:
-            weights[f"{norm}.bias"] = torch.zeros_like(bias)
-        for reader in readers:
-            name = "head_bias" if norm == "norm" else reader.replace("weight", "bias")
-            weights[name] = weights[name] + weights[reader] @ bias
+def load_checkpoint(folder: str | os.PathLike[str]) -> Any:
+    """The language model of a folder, in float32: from safetensors only, without custom code or network.
+
+    Refused are families that are not known here, rounded weights, adapters, and files that do not fit their
+    config.json or hold NaN.
+    """
+    path = Path(folder)
+    if (path / "adapter_config.json").is_file():
+        raise ValueError(f"{path} holds an adapter: merge it into its model first (merge_and_unload)")
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(f"{path} is no folder of a model: there is no config.json")
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path / 'config.json'} is not valid JSON: get it again") from error
+    if not isinstance(config, dict):
+        raise ValueError(
+            f"{path / 'config.json'} holds a {type(config).__name__}, not an object: get it again"
+        )
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"{path} holds a {kind!r}: known are {', '.join(KINDS)}")
+    loader, named = "AutoModelForCausalLM", config.get("architectures")
+    if len(known := KINDS[kind]) > 1:
+        if named not in [[name] for name in known]:
+            raise ValueError(f"{path} holds a {named!r}: known of {kind!r} are {' and '.join(known)}")
+        (loader,) = named
+    if "quantization_config" in config:
+        raise ValueError(f"the weights in {path} are rounded: products of them are not; give the original")
+    if not any(path.glob("*.safetensors")):
+        raise FileNotFoundError(
+            f"{path} has no safetensors; other files may hold code that runs when they are read: convert them"
+        )
+    _refuse_sizes(path, config)
+    model, unused = load_pretrained(path, loader, use_safetensors=True, dtype=torch.float32)
+    if unused:
+        message = (
+            f"{path} has {len(unused)} arrays without a place in the model, such as {unused[0]}: left out"
+        )
+        warnings.warn(message, stacklevel=2)
+    for name, array in model.state_dict().items():
+        if array.is_floating_point() and not bool(array.isfinite().all()):
+            raise ValueError(f"{name} in {path} has NaN or infinite values: take an earlier checkpoint")
+    model.config.dtype = _type_of(config, path)
+    return model.eval()
 
 
-def _fold_gains(parts: _Parts) -> None:
-    """Gains of the norms that read into their readers, for biases of norms that are folded already."""
-    config, weights = parts.config, parts.weights
-    if config.placement == "sphere":
-        if config.gains == "each":
-            _make_dense(parts, "steps")
-            parts.change(gains="dense")
-        return
-    if config.after_gains == "each":
-        _make_dense(parts, "after")
-        parts.change(after_gains="dense")
-    if config.gains not in ("each", "dense"):
-        return
-    parts.free_head("the last norm's gains are folded into the head alone")
-    for norm, readers in _reading_norms(parts):
-        gain = weights.pop(f"{norm}.weight")
-        for reader in readers:
-            array = weights[reader]
-            weights[reader] = array @ gain if gain.dim() == 2 else array * gain
-    parts.change(gains="none")
+def _refuse_sizes(path: Path, config: dict[str, Any]) -> None:
+    """Hold the sizes that a configuration gives against the files, before anything of such a size is made."""
+    n_arrays = n_numbers = 0
+    for file in path.glob("*.safetensors"):
+        try:
+            with safe_open(file, "pt") as arrays:
+                n_arrays += len(arrays.keys())
+        except SafetensorError as error:
+            raise ValueError(f"{file} is no whole safetensors file ({error}): get it again") from error
+        n_numbers += file.stat().st_size  # a number takes a byte at least
+    layers = config.get("num_hidden_layers", config.get("n_layer", 0))
+    if isinstance(layers, int) and layers > n_arrays:
+        raise ValueError(
+            f"config.json in {path} gives {layers:,} layers, and its files have {n_arrays} arrays"
+        )
+    for name in SIZES:
+        size = config.get(name, 1)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(
+                f"config.json in {path} gives {size!r} for {name}: it is a whole number from 1 on"
+            )
+        if size > n_numbers and name != "max_position_embeddings":  # rotary positions have no array
+            raise ValueError(
+                f"config.json in {path} gives {size:,} for {name}, and its files have {n_numbers:,} bytes"
+            )
 
 
-def _gains_of(parts: _Parts, *kinds: str) -> list[str]:
-    """Names of the vectors of gains of norms "before", "after", "norm", or of "steps"."""
-    return [
-        name
-        for name, array in parts.weights.items()
-        if _part(name) in kinds and name.endswith("weight") and array.dim() == 1
-    ]
+def _type_of(config: dict[str, Any], path: Path) -> torch.dtype:
+    """The type in which the checkpoint is written; "auto" keeps the type of its files."""
+    name = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
+    if name == "auto":
+        with safe_open(min(path.glob("*.safetensors")), "pt") as arrays:
+            stored: torch.dtype = arrays.get_tensor(next(iter(arrays.keys()))).dtype
+        return stored
+    if name not in TYPES:
+        raise ValueError(f"config.json in {path} has the dtype {name!r}: known are {', '.join(TYPES)}, auto")
+    return TYPES[name]
 
 
-def _make_dense(parts: _Parts, *kinds: str) -> None:
-    """Vectors of gains as diagonal matrices."""
-    for name in _gains_of(parts, *kinds):
-        parts.weights[name] = torch.diag(parts.weights[name])
-    parts.note(f"gains of {' and '.join(kinds)} are matrices: no map takes them in")
+def require_free(folder: str | os.PathLike[str]) -> Path:
+    """The path of a folder to write to; a FileExistsError if there is something in it, or it is a link."""
+    path = Path(folder)
+    if path.is_symlink():
+        raise FileExistsError(f"{path} is a link: name the folder itself")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} is there already, and not empty: name another folder")
+    return path
 
 
-def _fold_centering(parts: _Parts) -> None:
-    """LayerNorm as RMSNorm of a stream whose mean over dimensions is 0 from the start."""
-    config, weights = parts.config, parts.weights
-    if config.norm != "layer":
-        return
-    if config.gains in ("each", "dense") or config.norm_biases:
-        parts.free_head("it reads a stream of another mean than 0 after the last norm's gains or biases")
-    if config.after_gains == "each":  # centered after the gain: no vector does both
-        _make_dense(parts, "after")
-        parts.change(after_gains="dense")
-    for name, array in weights.items():
-        if _part(name) in ("embedding", "position", "attention.out", "down", "after"):
-            for axis, flow in _flows(name, array):
-                if flow == "write" and array.dim():
-                    weights[name] = array - array.mean(axis, keepdim=True)
-    parts.change(norm="rms")
+def save_checkpoint(
+    found: ResizedCheckpoint,
+    folder: str | os.PathLike[str],
+    *,
+    tokenizer_of: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write a checkpoint, with its report in ``resizing.json``: the folder is complete, or it is not there.
 
-
-# --- gains that are not folded ------------------------------------------------------------------------
-
-
-def _treat_gains(parts: _Parts, rule: GainRule) -> None:
-    """Vectors of gains by a rule; one number for all dimensions commutes, and stays under each."""
-    if rule == "fold":
-        _fold_norm_biases(parts)
-        _fold_gains(parts)
-        return
-    config, own = parts.config, _gains_of(parts, *_NORMS)
-    if not own or rule == "project":
-        if own:
-            parts.note("gains are projected as vectors, which has no meaning in the new basis")
-        return
-    if rule == "dense":
-        _make_dense(parts, *_NORMS)
-    kind: Literal["none", "one", "dense"] = "none" if rule == "drop" else rule
-    if config.placement == "sphere" and kind == "none":
-        kind = "one"  # without a length there is no step
-    for name in own:
-        if kind == "none":
-            del parts.weights[name]
-        elif kind == "one":
-            parts.weights[name] = parts.weights[name].mean()
-    if kind != "dense":
-        parts.note("gains are dropped" if kind == "none" else "gains are replaced by their means")
-    if config.gains == "each":
-        parts.change(gains=kind)
-    if config.after_gains == "each":
-        parts.change(after_gains=kind)
+    Parameters
+    ----------
+    folder : path
+        Not there yet, or empty.
+    tokenizer_of : path, optional
+        A folder whose tokenizer is copied.
+    """
+    path = require_free(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        with quietly():
+            found.model.save_pretrained(unfinished)
+        report = json.dumps(found.as_record(), indent=2, allow_nan=False)
+        (unfinished / "resizing.json").write_text(report + "\n", encoding="utf-8")
+        for name in BESIDE if tokenizer_of is not None else ():
+            if (file := Path(cast(str, tokenizer_of)) / name).is_file():
+                shutil.copyfile(file, unfinished / name)
+        unfinished.chmod(0o755)
+        if path.exists():
+            path.rmdir()
+        unfinished.rename(path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return path
 
 
 # --- carrying -----------------------------------------------------------------------------------------
 
 
-def resize(
+def resize_checkpoint(
     model: nn.Module,
     m: int,
     *,
-    projection: Projection | str = "orthonormal",
+    how: Map = "orthonormal",
     seed: int = 0,
-    attention: AttentionRule = "kept",
-    gains: GainRule = "fold",
-    centering: CenteringRule = "fold",
-    reading: Reading = "inverse",
-    mlp: MLPRule = "kept",
-    energy: float | None = None,
-) -> Resized:
-    """Carry a model to a residual stream of m dimensions.
+    tokens: Tensor | None = None,
+) -> ResizedCheckpoint:
+    """A language model of Hugging Face at another width, in its own class.
+
+    Every state x of its stream becomes T x. Gains and biases of norms that read it are folded into the maps
+    behind them. Grouped queries stay grouped, and scaled rotary positions, norms within heads, caps on logits
+    and hidden units of the MLPs stay as they are.
 
     Parameters
     ----------
-    model : Decoder, or a language model of Hugging Face
-        Not changed. Products are made in float64, of half precision in float32; the result has its type.
+    model : one of the classes in :data:`embviz.models.layouts.LAYOUTS`, or a subclass, or compiled
     m : int
-        The new width, at least 1.
-    projection : Projection or str
-        T (m x D), or a family of :data:`embviz.projections.FAMILIES`, drawn in unit scaling.
+        The new width: what the class allows, often a multiple of its heads; of GPT-NeoX at least the old one.
+    how : str
+        A random map, "orthonormal" (rows, or columns where m is above the old width), "gaussian",
+        "rademacher", "sparse" or "hadamard"; "pca": the leading principal directions of the stream on
+        `tokens`; "repeat": each coordinate m / D times; "zeros": zeros appended.
     seed : int
-        Of that draw, and of the maps within heads or MLPs.
-    attention : "kept", "within" or "plain"
-        "kept": queries, keys and values stay in their own coordinates, and heads keep their width. "plain":
-        the sandwich T W T+ for each of the four maps, with heads of m / H coordinates. "within": each head's
-        coordinates by a map of their own to m / H of them. The scale of products follows the head's width.
-    gains : "fold", "drop", "one", "project" or "dense"
-        Of norms, one for each dimension: folded into the maps that read, with the norms' biases; dropped;
-        replaced by their mean; multiplied by T as if they were vectors; or carried as T diag(gain) T+.
-    centering : "fold" or "keep"
-        LayerNorm's mean over dimensions: folded into what writes, or taken in the new basis.
-    reading : "inverse", "written" or "transpose"
-        "inverse": T writes, T+ reads. "written": the text's formulas by the letter, whose maps of the MLP
-        have T' and T+ the other way round. "transpose": T' reads. Equal for orthonormal rows of unit length.
-    mlp : "kept" or "plain"
-        "plain": hidden units are mapped too, to m / D of their number, by a map of their own.
-    energy : float, optional
-        |T x|^2 / |x|^2 of the stream: norms divide by so much less, to give T x the length that x had. By
-        default what a random map keeps on average, m / D for rows of unit length.
-
-    Returns
-    -------
-    Resized
-        The decoder, T, and notes on what was done beyond products and what doesn't commute.
+        Of the random map.
+    tokens : integer tensor, shape (B, T + 1), optional
+        Two strings of a text at least. Principal directions and narrower heads see every other one; errors
+        and losses are measured on the others. Without them errors are those of tokens drawn at random.
 
     Raises
     ------
-    ValueError
-        If m is below 1, more than the family allows, or no multiple of the heads where it must be; T has not
-        full rank or another shape; or a rule or a layer is not known.
-
-    Source
-    ------
-    The resizing paper, section 4.1 and Algorithm 1: its own reading is attention="plain", reading="written",
-    gains="drop" or "one", centering="keep".
+    MemoryError
+        If it doesn't fit, with the estimate.
     """
-    _require_known(attention, gains, centering, reading, mlp)
-    parts = _take_apart(model)
-    d = parts.config.embedding_dim
-    if m < 1:
-        raise ValueError(f"m is {m}: a model needs one dimension at least")
-    head_width = _head_width(parts.config, m, attention)
-    if isinstance(projection, str):
-        projection = projections.draw(projection, m, d, seed=seed, scaling="unit")
-    if projection.shape != (m, d):
-        raise ValueError(f"T is {projection.shape[0]} x {projection.shape[1]}, and must be {m} x {d}")
-    inverse = projection.pseudo_inverse()  # refuses a T without full rank
-    _treat_gains(parts, gains)
-    if centering == "fold":
-        _fold_centering(parts)
-    elif parts.config.norm == "layer":
-        parts.note("centering is kept: the direction of ones is another in the new basis")
-    if reading != "transpose" and not np.allclose(inverse, projection.matrix.T, rtol=0, atol=1e-9):
-        parts.free_head("what reads is multiplied by T+, which is not T'")
-    maps = _Maps(parts.weights["embedding"], projection.matrix, inverse, reading)
-    _carry_heads(parts, maps, head_width, attention, seed)
-    _carry_hidden(parts, m, mlp, seed)
-    _carry_stream(parts, maps)
-    energy = energy or projection.scale**2 * min(m, d) / d
-    _set_width(parts, m, energy, head_width)
-    return Resized(parts.model(), projection, tuple(parts.notes))
-
-
-def _require_known(*rules: str) -> None:
-    for rule, known in zip(rules, (AttentionRule, GainRule, CenteringRule, Reading, MLPRule), strict=True):
-        if rule not in get_args(known):
-            raise ValueError(f"no rule {rule!r}: choose one of {', '.join(get_args(known))}")
-
-
-def _head_width(config: DecoderConfig, m: int, attention: AttentionRule) -> int:
-    """Coordinates of a head of a model of width m."""
-    own = config.n_heads
-    if attention == "kept":
-        return config.head_width
-    step = own * (2 if config.positions == "rotary" else 1)  # rotary positions turn pairs
-    if m % step:
-        pairs = " in pairs of coordinates" if step > own else ""
-        raise ValueError(
-            f"m = {m} can't be divided among {own} heads{pairs}: take m = {nearest_multiples(m, step)}, or "
-            "attention='kept', which needs no division"
-        )
-    if attention == "plain" and own * config.head_width != config.embedding_dim:
-        raise ValueError(
-            f"the plain rule T W T+ is for square maps, and the {own} heads of {config.head_width} are not "
-            f"{config.embedding_dim} wide: use attention='kept' or 'within'"
-        )
-    return m // own
-
-
-class _Maps:
-    """T and what reads after it, as tensors; by the reading, which of the two stands where."""
-
-    def __init__(self, like: Tensor, T: np.ndarray, inverse: np.ndarray, reading: Reading) -> None:
-        self.write = torch.from_numpy(np.ascontiguousarray(T)).to(like)  # (m, D)
-        self.inverse = torch.from_numpy(np.ascontiguousarray(inverse.T)).to(like)  # T+ transposed, (m, D)
-        self.reading = reading
-
-    def of(self, name: str, array: Tensor, flow: Literal["write", "read"]) -> Tensor:
-        """(m, D), by which an axis of a parameter along the stream is multiplied."""
-        if self.reading == "transpose":
-            return self.write
-        if self.reading == "written" and array.dim() == 2:
-            swapped = {"up": self.write, "gate": self.write, "down": self.inverse}
-            if _part(name) in swapped:
-                return swapped[_part(name)]
-        return self.write if flow == "write" else self.inverse
-
-    @property
-    def read(self) -> Tensor:
-        """What reads a map's own outputs, (m, D)."""
-        return self.write if self.reading == "transpose" else self.inverse
-
-
-def _along(array: Tensor, axis: int, matrix: Tensor) -> Tensor:
-    """array with an axis (n,) multiplied by a matrix (k, n)."""
-    return torch.tensordot(matrix, array, dims=([1], [axis])).movedim(0, axis)
-
-
-def _carry_stream(parts: _Parts, maps: _Maps) -> None:
-    """Everything that lies along the residual stream."""
-    for name, array in parts.weights.items():
-        for axis, flow in _flows(name, array):
-            array = _along(array, axis, maps.of(name, array, flow))
-        parts.weights[name] = array
-
-
-def _carry_heads(parts: _Parts, maps: _Maps, head_width: int, rule: AttentionRule, seed: int) -> None:
-    """Coordinates of queries, keys and values."""
-    if rule == "kept":
-        return
-    config = parts.config
-    parts.note(
-        "heads are mixed: products of queries and keys are summed over other groups of coordinates"
-        if rule == "plain" and config.n_heads > 1
-        else "each head's coordinates are mapped"
+    if how not in get_args(Map):
+        raise ValueError(f"no map {how!r}: choose one of {', '.join(get_args(Map))}")
+    model = _inside(model)
+    layout = layout_of(model)
+    _require_width(model, layout, m, how)
+    n_parameters = sum(array.numel() for array in model.parameters())
+    # the original in float32, perhaps twice; its arrays at the new width in float64, and a model of them
+    n_bytes = 8 * n_parameters + 12 * n_parameters * m // model.config.hidden_size
+    require_memory(
+        n_bytes,
+        what=f"carrying {n_parameters:,} parameters",
+        instead="take a smaller model, or a machine with more memory",
     )
-    if config.rotary_share < 1:
-        raise ValueError(
-            f"rotary positions turn {config.rotary_width} of a head's {config.head_width} coordinates: other "
-            "heads would turn others, so use attention='kept'"
+    dtype = getattr(model.config, "dtype", None) or torch.float32
+    plain = next(model.parameters()).dtype == torch.float32 and not model.training
+    old = model if plain else _in_float32(model)
+    _require_answers(old)
+    if tokens is None and how == "pca":
+        raise ValueError("principal components need a text: give one, or choose the map 'orthonormal'")
+    seen, held_out = _halves(_tokens(old) if tokens is None else tokens, old)
+    projection = _map(old, layout, m, how, seed, seen)
+    T = torch.from_numpy(np.ascontiguousarray(projection.matrix))
+    inverse = torch.from_numpy(np.ascontiguousarray(projection.pseudo_inverse()))
+    arrays = fit_heads(carry(old, layout, T, inverse), old, layout, T, seen)
+    new = in_class(old, layout, m, arrays)
+    notes = _notes(old, new, layout, how, text=tokens is not None)
+    unrounded = part_errors(old, new, layout, T, held_out[:1, :-1]) if dtype in HALF else None
+    for parameter in new.parameters():  # as a file holds them; angles of rotary positions are in no file
+        parameter.data = parameter.data.to(dtype).float()
+    table = pd.DataFrame([place[:2] for place in taps(layout, new)], columns=["part", "layer"])
+    table["error"] = part_errors(old, new, layout, T, held_out[:1, :-1])
+    if unrounded is not None:
+        table["unrounded"] = unrounded
+        notes.append(
+            f"the file is in {str(dtype).removeprefix('torch.')}: before rounding to it the largest error of "
+            f"a part was {max(unrounded):.1g}"
         )
-    if config.positions == "rotary":
-        parts.note("rotary positions turn other pairs of coordinates than before")
-    for layer in range(config.n_layers):
-        write, read = maps.write, maps.read
-        if rule == "within":
-            own = [
-                projections.draw(
-                    "orthonormal", head_width, config.head_width, seed=[seed, layer, head], scaling="unit"
-                )
-                for head in range(config.n_heads)
-            ]
-            like = parts.weights["embedding"]
-            write = torch.block_diag(*(torch.from_numpy(one.matrix) for one in own)).to(like)
-            read = torch.block_diag(*(torch.from_numpy(one.pseudo_inverse().T) for one in own)).to(like)
-        _carry_role(parts, f"blocks.{layer}.", "head", write, read)
-
-
-def _carry_hidden(parts: _Parts, m: int, rule: MLPRule, seed: int) -> None:
-    """Hidden units of the MLPs."""
-    if rule == "kept":
-        return
-    old = parts.config.mlp_dim
-    new = max(1, round(old * m / parts.config.embedding_dim))
-    parts.note("hidden units are mixed before their activation, which acts on each of them")
-    for layer in range(parts.config.n_layers):
-        drawn = projections.draw("orthonormal", new, old, seed=[seed, layer, 1 << 20], scaling="unit")
-        like = parts.weights["embedding"]
-        write, read = (
-            torch.from_numpy(np.ascontiguousarray(matrix)).to(like)
-            for matrix in (drawn.matrix, drawn.pseudo_inverse().T)
-        )
-        _carry_role(parts, f"blocks.{layer}.", "hidden", write, read)
-    parts.change(mlp_dim=new)
-
-
-def _carry_role(parts: _Parts, start: str, role: Role, write: Tensor, read: Tensor) -> None:
-    """Axes of a role within a layer: written by the maps in, read by the maps out."""
-    for name, array in parts.weights.items():
-        if not name.startswith(start):
-            continue
-        for axis, own in enumerate(_roles(name, array)):
-            if own == role and _part(name) in ("attention.scales", "mlp scales"):
-                parts.weights[name] = array.mean().expand(len(write)).clone()
-                parts.note(f"the {role} coordinates' scales on the sphere are replaced by their means")
-            elif own == role:
-                out = _part(name) in ("attention.out", "down")
-                parts.weights[name] = _along(array, axis, read if out else write)
-
-
-def _set_width(parts: _Parts, m: int, energy: float, head_width: int) -> None:
-    """The configuration of the new arrays."""
-    old = parts.config
-    on_sphere = old.placement == "sphere"
-    if on_sphere and "position" in parts.weights:  # added to embeddings whose length is 1 at every width
-        parts.weights["position"] = parts.weights["position"] / math.sqrt(energy)
-    # cosines keep their size, sums of squares shrink with the stream's energy
-    divisor = old.divisor if on_sphere else max(1, round(old.divisor * energy))
-    square = old.n_heads * head_width == m
-    scale = old.attention_scale * math.sqrt(old.head_width / head_width)
-    parts.change(
-        embedding_dim=m,
-        head_dim=0 if square else head_width,
-        norm_width=0 if divisor == m else divisor,
-        attention_scale=scale,
+    sizes = n_parameters, sum(array.numel() for array in new.parameters())
+    error, losses = _errors_and_losses(old, new, layout, T, held_out)
+    return ResizedCheckpoint(
+        new.to(dtype),
+        projection,
+        table.assign(exact=table["error"] < EXACT),
+        error,
+        None if tokens is None or layout.encoder else losses,
+        (sizes[0] * dtype.itemsize, sizes[1] * dtype.itemsize),
+        sizes,
+        tuple(notes),
     )
 
 
-# --- other ways to another width ----------------------------------------------------------------------
+def _inside(model: Any) -> Any:
+    """The model inside ``torch.compile`` or DataParallel."""
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    while hasattr(model, "_orig_mod") or isinstance(model, parallel):
+        model = getattr(model, "_orig_mod", None) or model.module
+    return model
 
 
-def truncate(model: nn.Module, dims: int | Sequence[int]) -> Resized:
-    """Keep some dimensions of the residual stream, by default the first ones: nothing is mixed.
+def _in_float32(model: Any) -> Any:
+    """A copy in 32 bits for use, the angles of its positions computed again: a cast model rounds them."""
+    copied = copy.deepcopy(model).float().eval()
+    for part in copied.modules():
+        if "inv_freq" in dict(part.named_buffers(recurse=False)):
+            exact = type(part)(config=part.config)
+            for name, buffer in exact.named_buffers(recurse=False):
+                setattr(part, name, buffer.to(getattr(part, name).device))
+    return copied
 
-    Gains stay with their dimensions; centering is over those that are left.
+
+def _require_answers(model: Any) -> None:
+    """Refuse a model whose logits do not vary, or are not finite: no error is relative to them."""
+    with torch.no_grad():
+        logits = _answer(model, _tokens(model)[:1, :-1])
+    if not bool(logits.isfinite().all()):
+        raise ValueError(
+            f"the {type(model).__name__} gives NaN or infinite logits in float32: its weights are too large "
+            "or damaged; take an earlier checkpoint"
+        )
+    if not bool((logits - logits.mean(-1, keepdim=True)).any()):
+        raise ValueError(
+            "all logits of the model are equal, so no error can be relative to them: are its weights zeros, "
+            "or too large for float32?"
+        )
+
+
+def _answer(model: Any, tokens: Tensor) -> Tensor:
+    """Logits, or the last states where there is no head."""
+    output = model(tokens)
+    answer: Tensor = output.logits if hasattr(output, "logits") else output.last_hidden_state
+    return answer
+
+
+@torch.no_grad()
+def _errors_and_losses(
+    old: Any, new: Any, layout: Layout, T: Tensor, ids: Tensor
+) -> tuple[float, tuple[float, float]]:
+    """Relative error of logits (of last states without a head), and losses; a string at a time."""
+    apart = spread = 0.0
+    losses: list[list[Tensor]] = []
+    for string in ids:
+        expected, found = (_answer(one, string[None, :-1])[0] for one in (old, new))
+        if layout.head:
+            losses.append([cross_entropy(one, string[1:], reduction="none") for one in (expected, found)])
+            expected = expected.double()
+            centered = expected - expected.mean(-1, keepdim=True)
+        else:
+            centered = expected = expected.double() @ T.T
+        apart += float((found.double() - expected).square().sum())
+        spread += float(centered.square().sum())
+    means = [float(torch.cat(one).mean()) for one in zip(*losses, strict=True)] or [0.0, 0.0]
+    return (apart / spread) ** 0.5, (means[0], means[1])
+
+
+def _tokens(model: Any) -> Tensor:
+    n = min(N_TRIED, model.config.max_position_embeddings - 1)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(model.config.vocab_size, (2, n + 1), generator=generator)
+
+
+def _halves(ids: Tensor, model: Any) -> tuple[Tensor, Tensor]:
+    """Every other string, which principal directions see, and those between, which errors are measured on."""
+    length, n_symbols = model.config.max_position_embeddings, model.config.vocab_size
+    if ids.ndim != 2 or len(ids) < 2 or not 3 <= ids.shape[1] <= length + 1:
+        raise ValueError(
+            f"tokens have shape {tuple(ids.shape)}: give two strings at least, of 3 to {length + 1}"
+        )
+    if not 0 <= int(ids.min()) <= int(ids.max()) < n_symbols:
+        raise ValueError(f"tokens are {int(ids.min())} to {int(ids.max())}, and must be 0 to {n_symbols - 1}")
+    return ids[::2], ids[1::2]
+
+
+def _require_width(model: Any, layout: Layout, m: int, how: Map) -> None:
+    """Refuse a width that the map or the class does not allow, before any work."""
+    name, heads, d = layout.name, model.config.num_attention_heads, model.config.hidden_size
+    if m < 2:
+        raise ValueError(f"the width is {m}: two dimensions are the least")
+    if (how == "repeat" and m % d) or (how == "zeros" and m < d):
+        allowed = f"a multiple of {d}" if how == "repeat" else f"{d} or more"
+        raise ValueError(f"the map {how!r} makes no width of {m}: take {allowed}")
+    below = m // heads * heads
+    multiples = f"{below} or {below + heads}" if below else f"{heads}"
+    if layout.shared and m % heads:
+        raise ValueError(
+            f"a {name} wants a width that its {heads} heads divide, and {m} is none: take {multiples}"
+        )
+    if layout.shared == "by head" and m < d:
+        raise ValueError(
+            f"a {name} of width {m} would have heads of {m // heads} coordinates instead of "
+            f"{d // heads}, and rotary positions turn fixed pairs of them: take a width from {d} on"
+        )
+    try:
+        configured(model, m, layout)
+    except ValueError as error:
+        raise ValueError(f"{error}; its {heads} heads divide {multiples}") from error
+
+
+# --- the map ------------------------------------------------------------------------------------------
+
+
+def _ones_kept(inner: np.ndarray) -> Projection:
+    """A map (m, D) that keeps the direction of ones and acts on its complement by `inner`.
+
+    LayerNorm's centering commutes with it: the mean over dimensions is the coordinate along ones.
 
     Parameters
     ----------
-    model : Decoder, or a language model of Hugging Face
-    dims : int or sequence of int
-        How many, or which, each once.
+    inner : array, shape (m - 1, D - 1)
+
+    >>> T = _ones_kept(np.eye(2)).matrix
+    >>> np.allclose(T @ np.ones(3), np.ones(3)), np.allclose(T @ T.T, np.eye(3))
+    (True, True)
     """
-    own = as_decoder(model)
-    d = own.config.embedding_dim
-    kept = list(range(dims)) if isinstance(dims, int) else list(dims)
-    if not kept or len(set(kept)) < len(kept) or not 0 <= min(kept) <= max(kept) < d:
-        raise ValueError(f"dimensions to keep must be different ones of 0 to {d - 1}, one at least: {dims}")
-    found = resize(
-        own,
-        len(kept),
-        projection=projections.Projection.from_matrix(np.eye(d)[kept]),
-        gains="project",
-        centering="keep",
-    )
-    return Resized(found.model, found.projection, ("dimensions are left out, none is mixed",))
+    m, d = inner.shape[0] + 1, inner.shape[1] + 1
+    rows, columns = (_complement(n) for n in (m, d))
+    return projections.Projection.from_matrix(np.full((m, d), 1 / np.sqrt(m * d)) + rows @ inner @ columns.T)
 
 
-def pca_slice(model: nn.Module, m: int, states: np.ndarray) -> Resized:
-    """Keep the m leading principal directions of hidden states, everything folded first.
+def _complement(n: int) -> np.ndarray:
+    """An orthonormal basis (n, n - 1) of what is orthogonal to ones."""
+    return np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
 
-    Directions are those of the states' unit vectors: a norm takes their length away before they are read.
 
-    Parameters
-    ----------
-    model : Decoder, or a language model of Hugging Face
-    m : int, 1 to D
-    states : array, shape (n, D)
-        Hidden states of the model itself; where it has LayerNorm they are centered here.
+def _map(model: Any, layout: Layout, m: int, how: Map, seed: int, seen: Tensor) -> Projection:
+    """T, scaled so that the stream's mean square stays as it is: norms divide by it.
+
+    Where norms center, it keeps the direction of ones, and acts on the complement as asked.
     """
-    own = as_decoder(model)
-    states = check_array(states, "states", 2)
-    if states.shape[1] != own.config.embedding_dim:
-        raise ValueError(f"states has shape {states.shape}: give (n, {own.config.embedding_dim})")
-    if own.config.norm == "layer":
-        states = states - states.mean(axis=1, keepdims=True)
-    lengths = np.linalg.norm(states, axis=1, keepdims=True)
-    states = states / np.where(lengths > 0, lengths, 1.0)
-    projection = projections.pca(states, m)
-    energy = float((projection.apply(states) ** 2).sum() / (states**2).sum())
-    return resize(own, m, projection=projection, energy=energy)
+    d, less = model.config.hidden_size, int(layout.centered)
+    if how == "repeat":
+        return projections.Projection.from_matrix(np.tile(np.eye(d), (m // d, 1)))
+    gram = _gram(model, layout, seen) if how == "pca" and m < d else None
+    if gram is not None:
+        basis = _complement(d) if less else np.eye(d)
+        values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
+        inner = projections.pca(np.sqrt(values.clip(0))[:, None] * vectors.T, m - less)
+    elif how == "zeros":
+        inner = projections.Projection.from_matrix(np.eye(m - less, d - less))
+    else:
+        drawn = "orthonormal" if how == "pca" else how
+        inner = projections.draw(drawn, m - less, d - less, seed=seed, scaling="unit")
+    T = _ones_kept(inner.matrix).matrix if less else inner.matrix
+    energy = inner.scale**2 * min(m - less, d - less) / (d - less)  # |T x|^2 / |x|^2, as norms see it
+    if gram is not None:
+        energy = float(np.trace(T @ gram @ T.T) / np.trace(gram))
+    scale = (m / (d * energy)) ** 0.5
+    family = "given" if less else inner.family
+    return Projection(family, T * scale, inner.scale * scale)
 
 
-def grow(
-    model: nn.Module, m: int, how: Growth = "orthogonal", seed: int = 0, *, fresh: bool = False
-) -> Resized:
-    """Widen the residual stream, everything folded first.
+def _gram(model: Any, layout: Layout, ids: Tensor) -> np.ndarray:
+    """Second moments (D, D) of the stream's states, at the start of each layer and after the last.
 
-    Parameters
-    ----------
-    model : Decoder, or a language model of Hugging Face
-    m : int
-        At least the model's width.
-    how : "zeros", "orthogonal" or "gaussian"
-        Zeros appended, or T with orthonormal columns: logits stay the same. Gaussian columns: they don't, for
-        lengths change, and norms see them.
-    seed : int
-        Of T, and of fresh weights.
-    fresh : bool
-        Let what reads the new directions start as it does in a new model: nothing writes there yet, so logits
-        stay the same. Without this no gradient reaches weights of appended zeros.
+    They are as norms see them: centered where the norms center, and each state over its length.
     """
-    own = as_decoder(model)
-    d = own.config.embedding_dim
+    places, starts, ends = taps(layout, model), list[str](), list[str]()
+    if layout.encoder:
+        ends = [end for part, _, _, end in places if part not in ("pooler", "head")]
+    else:
+        starts = [start for part, _, start, _ in places if start and part != "MLP"]
+    total = np.zeros((model.config.hidden_size,) * 2)
+    for string in ids:
+        for states in recorded(model, starts, ends, string[None, :-1]).values():
+            x = states[0].double().numpy()
+            x = x - x.mean(axis=1, keepdims=True) if layout.centered else x
+            x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+            total += x.T @ x
+    return total
+
+
+# --- the report ---------------------------------------------------------------------------------------
+
+
+def _notes(old: Any, new: Any, layout: Layout, how: Map, *, text: bool) -> list[str]:
+    """What is not carried, or changed its form."""
+    d, m, heads = old.config.hidden_size, new.config.hidden_size, old.config.num_attention_heads
+    notes = []
     if m < d:
-        raise ValueError(f"m = {m} is below the model's width {d}: resize() shrinks")
-    makers: dict[Growth, Callable[[], Projection]] = {
-        "zeros": lambda: projections.Projection.from_matrix(np.eye(m)[:, :d]),
-        "orthogonal": lambda: projections.draw("orthonormal", m, d, seed=seed, scaling="unit"),
-        "gaussian": lambda: projections.draw("gaussian", m, d, seed=seed, scaling="unit"),
-    }
-    if how not in makers:
-        raise ValueError(f"no growth {how!r}: choose one of {', '.join(makers)}")
-    if fresh and own.config.placement == "sphere":
-        raise ValueError("on the sphere fresh weights would change the lengths of old ones: use fresh=False")
-    found = resize(own, m, projection=makers[how](), seed=seed)
-    return _with_fresh_readers(found, seed) if fresh else found
-
-
-def _with_fresh_readers(found: Resized, seed: int) -> Resized:
-    """Random weights for what reads directions that T doesn't reach."""
-    parts = _take_apart(found.model)
-    T = torch.from_numpy(found.projection.matrix).to(parts.weights["embedding"])
-    basis = torch.linalg.qr(T)[0]  # (m, D) orthonormal columns
-    for name, array in parts.weights.items():
-        if _part(name) in _READERS and array.dim() == 2:
-            start = initial_value(parts.config, name, tuple(array.shape), seed).to(array)
-            parts.weights[name] = array + start - (start @ basis) @ basis.T
-    note = "what reads the new directions starts as in a new model"
-    return Resized(parts.model(), found.projection, (*found.notes, note))
-
-
-def from_scratch(model: nn.Module, m: int, seed: int) -> Decoder:
-    """A new model of another width with the model's heads and hidden units, its weights random.
-
-    Parameters
-    ----------
-    model : Decoder, or a language model of Hugging Face
-        Whose shape is meant: give a folded one for a shape without gains.
-    m : int
-        Its width.
-    seed : int
-    """
-    config = as_decoder(model).config
-    head_dim = 0 if config.n_heads * config.head_width == m else config.head_width
-    shape = dataclasses.replace(config, embedding_dim=m, head_dim=head_dim, norm_width=0)
-    return Decoder(shape, seed=seed).to(as_decoder(model).embedding)
-
-
-# --- how near two models are --------------------------------------------------------------------------
-
-
-def logit_error(new: Tensor, old: Tensor) -> float:
-    """|new - old| / |old - mean|, the mean over symbols, lengths over all positions, in float64.
-
-    Parameters
-    ----------
-    new, old : tensor, shape (..., V)
-        Logits of the same tokens.
-    """
-    new, old = new.detach().double(), old.detach().double()
-    return float((new - old).norm() / (old - old.mean(-1, keepdim=True)).norm())
+        notes.append(
+            f"{d - m} of {d} directions of the stream are gone: what is written there is not read any more"
+        )
+    if m < d and how != "pca" and not layout.after:
+        notes.append(
+            "a random map loses far more than principal directions do: take the map 'pca'"
+            + ("" if text else ", which needs a text")
+        )
+    if how == "pca" and m >= d:
+        notes.append("no direction is left out, so that the map is a random one")
+    if not text:
+        notes.append("there are no losses, since no text was given: errors are on tokens drawn at random")
+    elif layout.encoder:
+        notes.append("there are no losses: an encoder does not predict the next token")
+    if layout.encoder and not layout.head:
+        notes.append(
+            f"there are no logits: the error is measured on the last states, which have {m} coordinates"
+        )
+    if layout.head and old.config.tie_word_embeddings and not new.config.tie_word_embeddings:
+        notes.append("the head is an array of its own now: the last norm's gains are folded into it")
+    if layout.shared and m < d:
+        notes.append(
+            f"heads share the width: of {d // heads} coordinates each keeps {m // heads}, "
+            "those that matter most to its products"
+        )
+    if layout.shared and m > d:
+        notes.append(f"heads share the width: each has {(m - d) // heads} more, of 0")
+    if how == "repeat" and m > d:
+        notes.append("copies of a coordinate have equal gradients, so that fine-tuning leaves them equal")
+    if how == "zeros" and m > d:
+        notes.append("the appended coordinates are 0 and get no gradient from what reads them")
+    if layout.after and how != "repeat" and (how != "zeros" or layout.centered):
+        notes.append(
+            "the gains of norms that write to the stream have no exact form in another basis: the nearest "
+            "vectors stand in for them; the map 'repeat' carries them exactly"
+        )
+    if m < d and layout.centered and not layout.encoder:
+        notes.append("the last norm's bias, which no narrower head can read in full, is fitted to it")
+    if getattr(old.config, "sliding_window", None):
+        notes.append("the window of attention stays")
+    notes.append("hidden units of the MLPs stay, and an optimizer's state is not carried")
+    return notes

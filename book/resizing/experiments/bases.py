@@ -30,7 +30,7 @@ from book.language import (
 )
 from book.ledger.cells import Cell, experiment, missing, table_of, training_run
 from book.ledger.findings import Finding, over_seeds
-from embviz.models.decoder import Decoder, DecoderConfig
+from book.resizing.decoder import Decoder, DecoderConfig
 from embviz.training.loop import AdamW
 
 LAYER, RMS, NO_GAINS, PERI, SPHERE, ROTARY, ONE_HEAD = (

@@ -24,11 +24,11 @@ from book.ledger import findings
 from book.ledger.cells import Cell, experiment, table_of, training_run
 from book.ledger.findings import Finding
 from book.ledger.studies import Study
+from book.resizing import rules
+from book.resizing.decoder import Decoder, DecoderConfig
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
-from embviz.models import resizing
-from embviz.models.decoder import Decoder, DecoderConfig
-from embviz.models.resizing import Resized
+from book.resizing.rules import Resized
 
 if TYPE_CHECKING:
     from embviz.runs import Run
@@ -84,7 +84,7 @@ def growing(config: GrowRun) -> pd.DataFrame:
         parts: list[pd.DataFrame] = []
         if config.how == SCRATCH:
             narrow = Decoder(config.base.shape, seed=0)  # its shape alone is meant
-            model, basis = resizing.from_scratch(narrow, config.width, config.base.seed), None
+            model, basis = rules.from_scratch(narrow, config.width, config.base.seed), None
         else:
             narrow, scores = train_narrow(config.base, config.score_every)
             model, basis = grown(narrow, config)
@@ -171,8 +171,8 @@ def grown(narrow: Decoder, config: GrowRun) -> tuple[Decoder, Tensor]:
 
 
 def _grow(narrow: Decoder, config: GrowRun, how: str, *, fresh: bool = False) -> Resized:
-    kind: resizing.Growth = {ZEROS: "zeros", GAUSSIAN: "gaussian"}.get(how, "orthogonal")  # type: ignore[assignment]
-    return resizing.grow(narrow, config.width, kind, config.base.seed, fresh=fresh)
+    kind: rules.Growth = {ZEROS: "zeros", GAUSSIAN: "gaussian"}.get(how, "orthogonal")  # type: ignore[assignment]
+    return rules.grow(narrow, config.width, kind, config.base.seed, fresh=fresh)
 
 
 def logit_errors(narrow: Decoder, config: GrowRun, streams: Streams) -> dict[str, float]:
@@ -187,7 +187,7 @@ def logit_errors(narrow: Decoder, config: GrowRun, streams: Streams) -> dict[str
     with torch.no_grad():
         old = exact(tokens[:, :-1])
         for how in (ORTHOGONAL, ZEROS, GAUSSIAN):
-            found[how] = resizing.logit_error(_grow(exact, config, how).model(tokens[:, :-1]), old)
+            found[how] = rules.logit_error(_grow(exact, config, how).model(tokens[:, :-1]), old)
     return found
 
 

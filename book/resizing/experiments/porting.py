@@ -21,6 +21,7 @@ from book.language import Stream
 from book.ledger.cells import Cell, experiment, table_of
 from book.ledger.findings import Finding, over_seeds
 from book.ledger.studies import Study
+from book.resizing.decoder import Decoder, with_weights
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import (
     LAYER,
@@ -33,9 +34,7 @@ from book.resizing.experiments.bases import (
     Base,
     BaseRun,
 )
-from embviz import projections
-from embviz.models.decoder import Decoder, with_weights
-from embviz.models.resizing import (
+from book.resizing.rules import (
     AttentionRule,
     CenteringRule,
     GainRule,
@@ -45,6 +44,7 @@ from embviz.models.resizing import (
     logit_error,
     resize,
 )
+from embviz import projections
 from embviz.projections import Projection
 
 Change = Literal["", "ALiBi", "one head"]
@@ -64,7 +64,7 @@ FACTORS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the rotary base
 
 @dataclass(frozen=True)
 class Treatment:
-    """The rules of :func:`embviz.models.resizing.resize`; by default those that commute."""
+    """The rules of :func:`book.resizing.rules.resize`; by default those that commute."""
 
     attention: AttentionRule = "kept"
     gains: GainRule = "fold"
@@ -72,19 +72,17 @@ class Treatment:
     reading: Reading = "inverse"
     mlp: MLPRule = "kept"
 
-    def carry(self, model: Decoder, m: int, projection: Projection | str, seed: int) -> Resized:
+    def carry(
+        self,
+        model: Decoder,
+        m: int,
+        projection: Projection | str,
+        seed: int,
+        energy: float | None = None,
+    ) -> Resized:
         """The model at width m."""
-        return resize(
-            model,
-            m,
-            projection=projection,
-            seed=seed,
-            attention=self.attention,
-            gains=self.gains,
-            centering=self.centering,
-            reading=self.reading,
-            mlp=self.mlp,
-        )
+        options = dataclasses.asdict(self)
+        return resize(model, m, projection=projection, seed=seed, energy=energy, **options)
 
 
 def n_draws(preset: str) -> int:

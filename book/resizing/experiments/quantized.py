@@ -23,13 +23,12 @@ from book.ledger import findings
 from book.ledger.cells import Cell, experiment, table_of
 from book.ledger.findings import Finding
 from book.ledger.studies import Study
-from book.resizing import rounded_weights
+from book.resizing import rounded_weights, rules
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from book.resizing.rounded_weights import Per
 from embviz import projections
-from embviz.models import resizing
-from embviz.models.decoder import Decoder
 
 Treatment = Literal["none", "rotation", "permutation"]
 NONE, ROTATION, PERMUTATION = TREATMENTS = get_args(Treatment)
@@ -97,7 +96,7 @@ def _row(quantity: str, value: float, part: str = "", bits: int = FLOAT, per: st
 @functools.lru_cache(maxsize=4)
 def folded(run: BaseRun) -> Decoder:
     """A base model with everything folded that a rotation would not commute with, float64; shared."""
-    return resizing.fold(copy.deepcopy(bases.load(run).model).double())
+    return rules.fold(copy.deepcopy(bases.load(run).model).double())
 
 
 def treated(model: Decoder, treatment: Treatment, seed: int) -> Decoder:
@@ -115,13 +114,13 @@ def treated(model: Decoder, treatment: Treatment, seed: int) -> Decoder:
             if treatment == ROTATION
             else projections.signed_permutation(d, seed)
         )
-        model = resizing.resize(model, d, projection=drawn).model
+        model = rules.resize(model, d, projection=drawn).model
     return copy.deepcopy(model).float()
 
 
 def along_stream(model: Decoder) -> dict[str, np.ndarray]:
     """Matrices by name, the residual axis last: what a rotation of the stream turns are rows (n, D)."""
-    roles, found = resizing.axes(model), {}
+    roles, found = rules.axes(model), {}
     for name, array in rounded_weights.matrices(model).items():
         found[name] = array.movedim(roles[name].index("residual"), -1).double().numpy()
     return found

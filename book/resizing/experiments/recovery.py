@@ -23,10 +23,10 @@ from book.ledger import findings
 from book.ledger.cells import Cell, experiment, read, table_of
 from book.ledger.findings import Finding
 from book.ledger.studies import Study
+from book.resizing import rules
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
-from embviz.models import resizing
-from embviz.models.decoder import Decoder
 from embviz.training.loop import AdamW, train
 
 PROJECTION, SCRATCH, PCA, TRUNCATED, ZEROS = TREATMENTS = (
@@ -107,16 +107,16 @@ def resized(base: Base, model: Decoder, width: int, treatment: str, seed: int) -
     Everything is folded first, so that models of one width have one shape, whatever led there.
     """
     if treatment == PCA:  # of the model's own hidden states, which pca_slice centers as folding does
-        return resizing.pca_slice(model, width, bases.calibration(base, N_CALIBRATION, seed)).model
-    folded = resizing.fold(model)
+        return rules.pca_slice(model, width, bases.calibration(base, N_CALIBRATION, seed)).model
+    folded = rules.fold(model)
     if treatment == SCRATCH:
-        return resizing.from_scratch(folded, width, seed)
+        return rules.from_scratch(folded, width, seed)
     if treatment == TRUNCATED:
         dims = np.random.default_rng(seed).permutation(folded.config.embedding_dim)[:width]
-        return resizing.truncate(folded, sorted(dims.tolist())).model
+        return rules.truncate(folded, sorted(dims.tolist())).model
     if treatment == ZEROS:
-        return resizing.grow(folded, width, "zeros", seed).model
-    return resizing.resize(folded, width, projection="orthonormal", seed=seed).model
+        return rules.grow(folded, width, "zeros", seed).model
+    return rules.resize(folded, width, projection="orthonormal", seed=seed).model
 
 
 def fine_tune(

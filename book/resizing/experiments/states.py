@@ -11,12 +11,11 @@ import torch
 from book.language import draw_batch
 from book.ledger.cells import Cell, experiment, table_of
 from book.ledger.studies import Study
-from book.resizing import angles
+from book.resizing import angles, rules
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases, recovery
 from book.resizing.experiments.bases import Base
 from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, RecoveryRun
-from embviz.models import resizing
-from embviz.models.decoder import Decoder
 
 ORIGINAL, PORTED, TUNED = MOMENTS = ("original", "right after the port", "after fine-tuning")
 TREATMENTS = (PROJECTION, PCA, SCRATCH)
@@ -44,7 +43,7 @@ def states(config: StatesRun) -> pd.DataFrame:
         SYMBOLS i < j at index i n + j.
     """
     run, base = config.run, bases.load(config.run.base)
-    whole = resizing.fold(base.model)
+    whole = rules.fold(base.model)
     before = probed(whole, base)
     (width,) = run.widths
     model = recovery.resized(base, base.model, width, run.treatment, run.seed)

@@ -19,11 +19,11 @@ from book.language import draw_batch, load_streams, next_token_losses
 from book.ledger.cells import Cell, experiment, read
 from book.ledger.findings import Finding, exact, once
 from book.ledger.studies import Study
+from book.resizing import rules
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
 from book.transformer import n_parameters
-from embviz.models import resizing
-from embviz.models.decoder import Decoder
 from embviz.training.loop import keep_freed_memory
 
 ORIGINAL, KEPT, PLAIN = "original", "kept heads", "plain rule"
@@ -80,9 +80,9 @@ def _models(config: ThroughputRun) -> dict[tuple[str, float], Decoder]:
         for ratio in config.ratios:
             width = round(ratio * original.config.embedding_dim)
             if rule == KEPT:
-                models[rule, ratio] = resizing.resize(original, width).model
+                models[rule, ratio] = rules.resize(original, width).model
             elif width % original.config.n_heads == 0:
-                models[rule, ratio] = resizing.resize(original, width, attention="plain", mlp="plain").model
+                models[rule, ratio] = rules.resize(original, width, attention="plain", mlp="plain").model
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return {key: model.to(device).train() for key, model in models.items()}
 

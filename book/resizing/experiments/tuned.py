@@ -16,13 +16,13 @@ import torch
 
 from book.language import draw_batch, next_token_losses
 from book.ledger.cells import experiment
+from book.resizing import rules
+from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun
 from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.recovery import OTHER_BATCHES, SCORED, RecoveryRun, fine_tune
 from embviz import projections
-from embviz.models import resizing
-from embviz.models.decoder import Decoder
 from embviz.training.loop import AdamW
 
 Optimizer = Literal["adamw", "adafactor"]
@@ -89,21 +89,12 @@ def tuned(config: TunedRun) -> pd.DataFrame:
 
 def start(base: Base, config: TunedRun) -> Decoder:
     """The model before its first update."""
-    d, m, rules = config.base.shape.embedding_dim, config.width, config.treatment
+    d, m = config.base.shape.embedding_dim, config.width
     scaling: projections.Scaling = "isometric" if config.as_drawn else "unit"
-    carried = resizing.resize(
-        base.model,
-        m,
-        projection=projections.draw(config.family, m, d, seed=config.seed, scaling=scaling),
-        seed=config.seed,
-        attention=rules.attention,
-        gains=rules.gains,
-        centering=rules.centering,
-        reading=rules.reading,
-        mlp=rules.mlp,
-        energy=m / d if config.as_drawn else None,
-    ).model
-    return resizing.from_scratch(carried, m, config.seed) if config.scratch else carried
+    T = projections.draw(config.family, m, d, seed=config.seed, scaling=scaling)
+    energy = m / d if config.as_drawn else None
+    carried = config.treatment.carry(base.model, m, T, config.seed, energy).model
+    return rules.from_scratch(carried, m, config.seed) if config.scratch else carried
 
 
 def by_adafactor(model: Decoder, base: Base, config: TunedRun) -> Iterator[tuple[int, float]]:

@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 from book.ledger.cells import Cell, experiment, table_of
 from book.ledger.findings import Finding, over_seeds
 from book.ledger.studies import Part, Study
-from book.resizing import angles
+from book.resizing import angles, rules
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import Base, BaseRun, with_bases
 from book.resizing.experiments.porting import Treatment
@@ -34,7 +34,6 @@ from book.resizing.experiments.recovery import (
 )
 from book.resizing.experiments.tuned import PRINTED
 from embviz import projections
-from embviz.models import resizing
 from embviz.projections import Projection
 
 WIDTHS: Mapping[str, tuple[int, ...]] = {
@@ -180,7 +179,7 @@ def language(config: LanguageRun) -> pd.DataFrame:
 
 def _language_rows(config: LanguageRun, own: Base) -> Iterator[dict[str, Any]]:
     d = config.base.shape.embedding_dim
-    folded = resizing.fold(own.model)
+    folded = rules.fold(own.model)
     seen = _centered(bases.calibration(own, config.n_calibration, config.seed))
     probes = (
         folded.embedding.detach().double().numpy(),
@@ -192,7 +191,7 @@ def _language_rows(config: LanguageRun, own: Base) -> Iterator[dict[str, Any]]:
             for draw in range(1 if family == PCA else config.n_draws):
                 projection = _drawn(family, m, d, [config.seed, m, draw], seen)
                 energy = float((projection.apply(seen) ** 2).sum() / (seen**2).sum())
-                model = resizing.resize(folded, m, projection=projection, energy=energy).model
+                model = rules.resize(folded, m, projection=projection, energy=energy).model
                 yield _row("commuting rules", family, m, draw, probes, projection, model, own)
     for rule, treatment in ROTATED.items():
         for draw in range(config.n_draws):

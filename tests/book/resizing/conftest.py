@@ -1,8 +1,8 @@
 """A base model that is trained in a moment."""
 
 from book.language import TextConfig
+from book.resizing.decoder import DecoderConfig
 from book.resizing.experiments import bases
-from embviz.models.decoder import DecoderConfig
 
 BASE = bases.BaseRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),

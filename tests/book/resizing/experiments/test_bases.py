@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from book.language import TextConfig, windows
+from book.resizing.decoder import DecoderConfig
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import (
     Base,
@@ -19,7 +20,6 @@ from book.resizing.experiments.bases import (
     load,
     model_of,
 )
-from embviz.models.decoder import DecoderConfig
 
 TINY = BaseRun(
     TextConfig("embedded", n_documents=40, n_held_out=1),

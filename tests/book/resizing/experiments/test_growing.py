@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
+from book.resizing.decoder import Decoder, DecoderConfig
 from book.resizing.experiments import bases, growing
-from embviz.models.decoder import Decoder, DecoderConfig
 
 SMALL = dataclasses.replace(growing.narrow_base("quick"), training=bases.training(6, 4, 16, 1e-2))
 

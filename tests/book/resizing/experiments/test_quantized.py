@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from book.resizing import rounded_weights
+from book.resizing import rounded_weights, rules
+from book.resizing.decoder import Decoder, DecoderConfig
 from book.resizing.experiments import bases, quantized
-from embviz.models import resizing
-from embviz.models.decoder import Decoder, DecoderConfig
 
 BASE = dataclasses.replace(bases.base("quick"), training=bases.training(4, 4, 32, 1e-2), n_scores=1)
 
@@ -39,7 +38,7 @@ def test_a_signed_permutation_changes_no_rounding_and_a_rotation_changes_all(tab
 
 
 def test_the_residual_axis_is_last_whatever_the_sizes():
-    model = resizing.fold(Decoder(DecoderConfig(8, 8, 8, 1, 2, mlp_dim=8), seed=0))
+    model = rules.fold(Decoder(DecoderConfig(8, 8, 8, 1, 2, mlp_dim=8), seed=0))
     found = quantized.along_stream(model)
     np.testing.assert_array_equal(
         found["blocks.0.down.weight"].T, model.blocks[0].down.weight.detach().numpy()
@@ -51,5 +50,5 @@ def test_the_residual_axis_is_last_whatever_the_sizes():
 def test_folding_gives_a_model_that_belongs_to_no_basis():
     folded, tokens = quantized.folded(BASE), torch.arange(32)[None]
     rotated = quantized.treated(folded, "rotation", 3)
-    error = resizing.logit_error(rotated(tokens), folded(tokens))
+    error = rules.logit_error(rotated(tokens), folded(tokens))
     assert error < 1e-5

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from book.language import draw_batch, next_token_losses
+from book.resizing import rules
 from book.resizing.experiments import bases, recovery, throughput
 from book.resizing.experiments.recovery import (
     PROJECTION,
@@ -63,7 +64,7 @@ def test_all_ways_to_one_width_give_models_of_one_shape(ratio):
 
 
 def test_truncated_dimensions_are_columns_of_the_folded_embedding():
-    folded = recovery.resizing.fold(bases.load(BASE).model).embedding
+    folded = rules.fold(bases.load(BASE).model).embedding
     kept = port(TRUNCATED, 0.5).state_dict()["embedding"]
     found = [int((folded - column[:, None]).abs().sum(0).argmin()) for column in kept.T]
     torch.testing.assert_close(kept, folded[:, found], rtol=0, atol=0)

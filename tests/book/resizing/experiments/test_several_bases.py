@@ -11,8 +11,8 @@ from book.resizing.experiments import bases, geometry, tuned
 from book.resizing.experiments.porting import Treatment
 from book.resizing.experiments.tuned import PRINTED, TunedRun
 from book.resizing.lemma import distortions
+from book.resizing.rules import logit_error
 from embviz import projections
-from embviz.models.resizing import logit_error
 from tests.book.resizing.conftest import BASE
 
 RUN = TunedRun(BASE, 0.5, n_steps=3, learning_rate=1e-2)

@@ -1,4 +1,4 @@
-"""A causal transformer with a choice of norms, gains, positions and heads, to be carried to another width."""
+"""The causal transformer of the resizing chapters, with a choice of norms, gains, positions and heads."""
 
 from __future__ import annotations
 
@@ -6,27 +6,21 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, normalize, scaled_dot_product_attention
+from torch.nn.functional import embedding, gelu, normalize, scaled_dot_product_attention
 
+from book.transformer import check_options
 from embviz.models.linear import Linear, linear
 
 Norm = Literal["layer", "rms"]
 Gains = Literal["each", "one", "none", "dense"]
 Placement = Literal["pre", "peri", "sphere"]
-Positions = Literal["learned", "rotary", "alibi", "none"]
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+Positions = Literal["learned", "rotary", "alibi"]
 Start = Literal["pytorch", "small"]
-_ACTIVATIONS: dict[Activation, nn.Module] = {
-    "gelu": nn.GELU(),
-    "gelu_tanh": nn.GELU(approximate="tanh"),
-    "relu": nn.ReLU(),
-    "silu": nn.SiLU(),
-}
 _SPHERE_UNIT = 0.1  # where scales of the sphere start, so that Adam's steps are not too small for them
 _SPHERE_LOGITS = 10.0  # the logits' scale at the start
 
@@ -47,7 +41,7 @@ class DecoderConfig:
     n_heads: int = 4
     head_dim: int = 0  # 0: embedding_dim / n_heads; otherwise free of embedding_dim
     mlp_dim: int = 512
-    gated: bool = False  # a gate map beside the map up: down(activation(gate) * up)
+    gated: Literal[False] = False  # as `activation` the same everywhere; stored results are named by both
     norm: Norm = "layer"  # "layer" takes the mean over dimensions away first
     gains: Gains = "each"
     norm_biases: bool = False  # a vector added after each gain
@@ -57,59 +51,31 @@ class DecoderConfig:
     tied: bool = True  # whether the output embedding is the input embedding
     biases: bool = False  # of the linear maps but the head
     head_bias: bool = False  # a number added to the logit of each symbol
-    activation: Activation = "gelu"
+    activation: Literal["gelu"] = "gelu"
     attention_scale: float = 0.0  # of products of queries and keys; 0: 1 / sqrt(head's width)
     norm_eps: float = 1e-5
     norm_width: int = 0  # a norm's sum of squares is divided by this; 0: embedding_dim
-    after_gains: Gains | None = None  # of peri-norm's second norms; None: as `gains`
+    after_gains: Literal["one"] | None = None  # of peri-norm's second norms
     start: Start = "small"  # of the weights, see initial_value
-    # of GPT-NeoX, see embviz.models.huggingface.NeoXConfig
-    parallel: ClassVar[bool] = False
-    rotary_share: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        sizes = (self.n_symbols, self.length, self.embedding_dim, self.n_layers, self.n_heads, self.mlp_dim)
-        if min(sizes) < 1 or min(self.head_dim, self.norm_width) < 0:
-            raise ValueError(f"every size must be at least 1, head_dim and norm_width at least 0, got {self}")
-        if min(self.rotary_base, self.norm_eps) <= 0 or self.attention_scale < 0:
-            raise ValueError(f"rotary_base and norm_eps must be above 0, attention_scale at least 0: {self}")
-        check_options(
-            self,
-            norm=Norm,
-            gains=Gains,
-            placement=Placement,
-            positions=Positions,
-            activation=Activation,
-            start=Start,
-        )
+        check_options(self, norm=Norm, gains=Gains, placement=Placement, positions=Positions, start=Start)
         if not self.head_dim and self.embedding_dim % self.n_heads:
             raise ValueError(
-                f"embedding_dim {self.embedding_dim} is no multiple of the {self.n_heads} heads: "
-                f"take {nearest_multiples(self.embedding_dim, self.n_heads)}, or name a head_dim"
+                f"embedding_dim {self.embedding_dim} is no multiple of {self.n_heads} heads: name a head_dim"
             )
-        if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(
-                f"rotary positions rotate pairs: the head's width {self.head_width} must be even"
-            )
-        if self.placement == "sphere":
-            self._check_sphere()
-
-    def _check_sphere(self) -> None:
-        if self.norm != "rms" or self.norm_biases or self.biases or self.gains == "none":
-            raise ValueError(
-                "on the sphere norm is 'rms', there are no biases, and gains, which are the steps' lengths, "
-                f"are 'each', 'one' or 'dense': {self}"
-            )
+        if self.placement != "pre" and (self.norm != "rms" or self.norm_biases or self.biases):
+            raise ValueError(f"in peri-norm and on the sphere norm is 'rms', and there are no biases: {self}")
+        # a gain for each dimension after a part, or of a step, belongs to the basis of the stream
+        if (self.placement == "sphere" and self.gains != "one") or (
+            self.placement == "peri" and self.after_gains != "one"
+        ):
+            raise ValueError(f"gains on the sphere, and after_gains in peri-norm, are 'one': {self}")
 
     @property
     def head_width(self) -> int:
         """Coordinates of a query, key or value of one head."""
         return self.head_dim or self.embedding_dim // self.n_heads
-
-    @property
-    def rotary_width(self) -> int:
-        """Coordinates of a head that rotary positions turn, the first ones."""
-        return int(self.head_width * self.rotary_share)
 
     @property
     def scale(self) -> float:
@@ -121,25 +87,6 @@ class DecoderConfig:
     def divisor(self) -> int:
         """What a norm divides the sum of squares by."""
         return self.norm_width or self.embedding_dim
-
-
-def check_options(config: object, **known: Any) -> None:
-    """Refuse a configuration with an option that its type, a Literal, does not list."""
-    for name, options in known.items():
-        if getattr(config, name) not in get_args(options):
-            raise ValueError(
-                f"{name} is {getattr(config, name)!r}: choose one of {', '.join(get_args(options))}"
-            )
-
-
-def nearest_multiples(number: int, of: int) -> str:
-    """The multiples on both sides of a number, in words.
-
-    >>> nearest_multiples(10, 4), nearest_multiples(3, 4)
-    ('8 or 12', '4')
-    """
-    below = number // of * of
-    return f"{below} or {below + of}" if below else f"{of}"
 
 
 def unit(x: Tensor, axis: int = -1) -> Tensor:
@@ -215,39 +162,22 @@ class DecoderAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What each of x (B, T, D) reads at its own place and before, (B, T, D)."""
-        query, key = self.matched(x)
-        config, value = self.config, self.by_head(self.value(x))
-        if config.positions == "alibi":
-            mask = alibi(config.n_heads, x.shape[1]).to(x)
-            read = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=config.scale)
-        else:
-            read = scaled_dot_product_attention(query, key, value, is_causal=True, scale=config.scale)
+        config = self.config
+        query, key, value = (
+            part(x).unflatten(-1, (config.n_heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )  # (B, H, T, W)
+        if config.positions == "rotary":
+            query, key = (rotate(part, config.rotary_base) for part in (query, key))
+        if self.scales is not None:
+            scales = (self.scales / _SPHERE_UNIT).unflatten(-1, (config.n_heads, 1, -1))
+            query, key = unit(query) * scales, unit(key) * scales
+        mask = alibi(config.n_heads, x.shape[1]).to(x) if config.positions == "alibi" else None
+        read = scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None, scale=config.scale
+        )
         attended: Tensor = self.out(read.transpose(1, 2).flatten(2))
         return attended
-
-    def by_head(self, x: Tensor) -> Tensor:
-        """x (B, T, H W) as (B, H, T, W)."""
-        return x.unflatten(-1, (self.config.n_heads, -1)).transpose(1, 2)
-
-    def matched(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys as their products are taken, (B, H, T, W) each."""
-        query, key = self.by_head(self.query(x)), self.by_head(self.key(x))
-        if self.config.positions == "rotary":
-            base, width = self.config.rotary_base, self.config.rotary_width
-            query, key = (rotate(part, base, width) for part in (query, key))
-        if self.scales is not None:
-            scales = (self.scales / _SPHERE_UNIT).unflatten(-1, (self.config.n_heads, 1, -1))
-            query, key = unit(query) * scales, unit(key) * scales
-        return query, key
-
-    def shares(self, x: Tensor) -> Tensor:
-        """How much each place of x (B, T, D) takes from those before it and from itself, (B, H, T, T)."""
-        query, key = self.matched(x)
-        products, length = query @ key.mT * self.config.scale, x.shape[1]
-        if self.config.positions == "alibi":
-            products = products + alibi(self.config.n_heads, length).to(x)
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        return products.masked_fill(later, -math.inf).softmax(-1)
 
 
 class DecoderBlock(nn.Module):
@@ -258,40 +188,25 @@ class DecoderBlock(nn.Module):
         self.config = config
         self.attention = DecoderAttention(config)
         self.up, self.down = _reader(config, config.mlp_dim), _writer(config, config.mlp_dim)
-        self.gate = _reader(config, config.mlp_dim) if config.gated else None
-        self.activation = _ACTIVATIONS[config.activation]
         on_sphere, peri = config.placement == "sphere", config.placement == "peri"
-        kind = config.after_gains or config.gains
         self.before = nn.ModuleList([] if on_sphere else [DecoderNorm(config) for _ in range(2)])
-        self.after = nn.ModuleList([DecoderNorm(config, kind) for _ in range(2)] if peri else [])
+        self.after = nn.ModuleList(
+            [DecoderNorm(config, config.after_gains) for _ in range(2)] if peri else []
+        )
         steps = [Gain(config.embedding_dim, config.gains) for _ in range(2)] if on_sphere else []
         self.steps = nn.ModuleList(steps)
         self.scales = nn.Parameter(torch.empty(config.mlp_dim)) if on_sphere else None  # of hidden units
 
     def mlp(self, x: Tensor) -> Tensor:
         """The MLP's answer to x (..., D), (..., D)."""
-        hidden = self.activating(x)
-        if self.gate is None:
-            hidden = self.activation(hidden)
-        else:
-            hidden = self.activation(self.gate(x) * self.stretch) * hidden
-        answer: Tensor = self.down(hidden)
-        return answer
-
-    def activating(self, x: Tensor) -> Tensor:
-        """What goes into the MLP's activation, or beside its gate, (..., mlp_dim)."""
         up: Tensor = self.up(x)
-        return up if self.scales is None else up * self.scales * self.stretch
-
-    @property
-    def stretch(self) -> float:
-        """On the sphere: what brings products of unit vectors to the scale of one."""
-        return math.sqrt(self.config.divisor) if self.config.placement == "sphere" else 1.0
+        if self.scales is not None:  # products of unit vectors are brought to the scale of one
+            up = up * self.scales * math.sqrt(self.config.divisor)
+        answer: Tensor = self.down(gelu(up))
+        return answer
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, D) after both parts."""
-        if self.config.parallel:
-            return x + self.attention(self.before[0](x)) + self.mlp(self.before[1](x))
         parts: tuple[Callable[[Tensor], Tensor], ...] = (self.attention, self.mlp)
         for index, part in enumerate(parts):
             if self.config.placement == "sphere":
@@ -318,8 +233,8 @@ class Decoder(nn.Module):
     the residual axis have unit length; a part moves the stream by x <- unit(x + a (unit(part(x)) - x)), a
     learned; queries and keys have unit length and a learned scale each coordinate, hidden units and logits
     a learned scale. Other than the publication has it: lengths are taken away in the forward pass, not after
-    an update, so that any optimizer may be used; a can be one number; there is no gate but where `gated`;
-    steps start at 1 / L and other scales at round numbers, free of the width; logits are 10 cosines at first.
+    an update, so that any optimizer may be used; a is one number; there is no gate; steps start at 1 / L and
+    other scales at round numbers, free of the width; logits are 10 cosines at first.
     """
 
     def __init__(self, config: DecoderConfig, *, seed: int) -> None:
@@ -341,11 +256,6 @@ class Decoder(nn.Module):
             for name, array in self.state_dict().items():
                 array.copy_(initial_value(config, name, tuple(array.shape), seed))
 
-    @property
-    def head(self) -> Tensor:
-        """Output embedding (V, D): the input embedding itself where tied."""
-        return self.embedding if self.free_head is None else self.free_head
-
     def embed(self, tokens: Tensor) -> Tensor:
         """Input of the first layer, (B, T, D), for tokens (B, T)."""
         on_sphere = self.config.placement == "sphere"
@@ -355,13 +265,6 @@ class Decoder(nn.Module):
         x = x + self.position[: tokens.shape[1]]
         return unit(x) if on_sphere else x
 
-    def shares(self, tokens: Tensor, layer: int) -> Tensor:
-        """How much each place takes from each in a layer's attention, (B, H, T, T)."""
-        block, x = self.blocks[layer], self.hidden(tokens, layer)
-        assert isinstance(block, DecoderBlock)
-        found: Tensor = block.attention.shares(block.before[0](x) if len(block.before) else x)
-        return found
-
     def states(self, tokens: Tensor) -> list[Tensor]:
         """Residual stream before each layer and after the last, L + 1 of (B, T, D)."""
         found = [self.embed(tokens)]
@@ -369,26 +272,20 @@ class Decoder(nn.Module):
             found.append(block(found[-1]))
         return found
 
-    def hidden(self, tokens: Tensor, layer: int) -> Tensor:
-        """Residual stream (B, T, D) before a layer; n_layers: before the last norm."""
-        if not 0 <= layer <= self.config.n_layers:
-            raise ValueError(f"layer {layer} is outside 0..{self.config.n_layers}")
-        x = self.embed(tokens)
-        for block in self.blocks[:layer]:
-            x = block(x)
-        return x
-
     def read_out(self, x: Tensor) -> Tensor:
         """Logits (..., V) of the residual stream after the last layer, (..., D)."""
+        head = self.embedding if self.free_head is None else self.free_head
         if self.scales is None:
             assert self.norm is not None
-            return linear(self.norm(x), self.head, self.head_bias)
-        logits = linear(x, unit(self.head)) * (self.scales * (_SPHERE_LOGITS / _SPHERE_UNIT))
-        return logits if self.head_bias is None else logits + self.head_bias
+            return linear(self.norm(x), head, self.head_bias)
+        return linear(x, unit(head)) * (self.scales * (_SPHERE_LOGITS / _SPHERE_UNIT))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits (B, T, V) of the symbol after each of tokens (B, T)."""
-        return self.read_out(self.hidden(tokens, self.config.n_layers))
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.read_out(x)
 
 
 def initial_value(config: DecoderConfig, name: str, shape: tuple[int, ...], seed: int) -> Tensor:
@@ -422,22 +319,19 @@ def initial_value(config: DecoderConfig, name: str, shape: tuple[int, ...], seed
     return torch.from_numpy(values).float()
 
 
-def rotate(x: Tensor, base: float, n_turned: int | None = None) -> Tensor:
+def rotate(x: Tensor, base: float) -> Tensor:
     """Rotary positions: pairs of coordinates, one of each half of x (..., T, W), turned by the position.
-
-    With `n_turned` only the first so many coordinates turn.
 
     Source
     ------
     Su and others (2021), section 3.2.2, the pairing of later programs: coordinate i with W / 2 + i.
     """
-    x, rest = x[..., :n_turned], x[..., x.shape[-1] if n_turned is None else n_turned :]
     n_places, width = x.shape[-2:]
     rates = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)  # (W / 2,)
     angles = torch.arange(n_places, dtype=torch.float64)[:, None] * rates
     sine, cosine = angles.sin().to(x), angles.cos().to(x)
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cosine - second * sine, first * sine + second * cosine, rest], dim=-1)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
 
 
 def alibi(n_heads: int, length: int) -> Tensor:
