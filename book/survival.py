@@ -9,7 +9,7 @@ import altair as alt
 from scipy import special
 
 from embviz.view import charts, theme
-from embviz.view.charts import Data, Levels, Scale
+from embviz.view.charts import Axis, Data, Levels, Scale
 
 
 def plot_survival(
@@ -49,9 +49,10 @@ def plot_survival(
     """
     data = charts.check_columns(data, numbers=[time], words=[kind], more=[event])
     colour, dash = theme.line_styles(kind, charts.kind_names(data, kind, names), words=None)
-    ends = None if limit is None else (start, limit)
-    across = charts.position(alt.X, time, scale=charts.tight_scale(x_scale, ends))
-    up = charts.position(alt.Y, "waiting", scale=charts.make_scale("linear", (0, 1)), words=y_title)
+    over = Axis(time, x_scale, None if limit is None else (start, limit))
+    waiting = Axis("waiting", limits=(0, 1), title=y_title)
+    across = charts.position(alt.X, over, charts.tight_scale(over))
+    up = charts.position(alt.Y, waiting, charts.make_scale(waiting))
     fields = [time, kind, "waiting", "low", "high"]
     shown = _waiting(time, event, kind, start, limit).encode(
         x=across, tooltip=charts.tooltips(fields, data, [time, "waiting", "low", "high"])

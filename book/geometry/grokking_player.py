@@ -17,7 +17,7 @@ from book.geometry.experiments import films
 from book.geometry.experiments.films import NEAR, NOT_MEASURED, RMS, SETTING, SHARES
 from book.geometry.experiments.grokking import MEMORIZED, GrokkingRun, grok
 from book.geometry.experiments.steering import GROKKED
-from embviz.view import plot_bars, plot_curves, theme
+from embviz.view import Axis, plot_bars, plot_curves, theme
 from embviz.view.explorers import Choice, Control, Range
 from embviz.view.player import HISTORY, NOTE, Number, Numbers
 
@@ -148,15 +148,12 @@ def _curve(score: str, scale: alt.Scale) -> alt.LayerChart:
     end = {"expr": "25 * pow(2, max(0, ceil(log(max(frame, 1) / 25) / LN2)))"}
     curve = plot_curves(
         HISTORY,
-        "frame",
-        score,
+        Axis("frame", alt.Scale(domainMin=0, domainMax=end, nice=False), title="epoch"),
+        Axis(score, scale),
         kind="split",
         names=list(names.values()),
         seed=None,
         interval=False,
-        scale=scale,
-        x_scale=alt.Scale(domainMin=0, domainMax=end, nice=False),
-        x_title="epoch",
         kind_title="",
     )
     so_far = (
@@ -176,7 +173,7 @@ def _spectrum(data: alt.NamedData) -> alt.LayerChart:
         "power_share": f"datum.v / {SHARES}",
         "role": f"indexof(split(datum.kept, ' '), '' + datum.place) >= 0 ? '{KEPT}' : '{OTHER}'",
     }
-    bars = plot_bars(data, "mode", "power_share", kind="role", names=[OTHER, KEPT], scale=up, kind_title="")
+    bars = plot_bars(data, "mode", Axis("power_share", up), kind="role", names=[OTHER, KEPT], kind_title="")
     picked = "indexof(split(modes, regexp('[ ,;]+')), '' + datum.place) >= 0"
     mark = alt.Chart().mark_point(shape="triangle-down", strokeWidth=theme.WIDTHS["step"])
     # hidden marks, not fewer rows: of none the axis would have no extent

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from embviz.view import charts, theme
-from embviz.view.charts import Data, Levels
+from embviz.view.charts import Axis, Data, Levels
 
 ANGLE = "turned"  # degrees clockwise from upright: where a head points
 
@@ -31,9 +31,9 @@ def plot_arrows(
     of words written at the heads; `reference` is a dashed level, such as the axis of a reflection.
     """
     data = charts.check_columns(data, numbers=[x, y], words=[kind], more=[label] if label else [])
-    ends = charts.make_scale("linear", (-limit, limit))
-    across = charts.position(alt.X, x, scale=ends, words=x_title)
-    up = charts.position(alt.Y, y, scale=ends, words=y_title)
+    ends = charts.make_scale(Axis(x, limits=(-limit, limit)))
+    across = charts.position(alt.X, Axis(x, title=x_title), ends)
+    up = charts.position(alt.Y, Axis(y, title=y_title), ends)
     colour, dash = theme.line_styles(kind, charts.kind_names(data, kind, names), words=None)
     shown = charts.tooltips([kind, label, x, y], data, [x, y])
     base = alt.Chart().transform_calculate(**{ANGLE: f"atan2(datum[{x!r}], datum[{y!r}]) * 180 / PI"})

@@ -14,7 +14,7 @@ from book.ledger import published
 from book.ledger.cells import Cell, load, missing, table_of
 from book.reflections.experiments import spectrum, vectors
 from embviz.corpora.registry import DataMissingError
-from embviz.view import plot_curves, theme
+from embviz.view import Axis, plot_curves, theme
 from embviz.view.charts import Data
 
 MODELS = {
@@ -253,12 +253,11 @@ def with_mark(curves: Data, kinds: Sequence[str]) -> alt.LayerChart:
     lines = plot_curves(
         curves,
         "share_plus",
-        "score",
+        Axis("score", limits=(-0.2, 1.05)),
         kind="kind",
         names=kinds,
         seed=None,
         interval=False,
-        limits=(-0.2, 1.05),
     )
     here = (
         alt.Chart(alt.Data(values=[{}]))

@@ -16,7 +16,7 @@ from book.ledger.claims import PRESETS
 from book.ledger.studies import largest_stored
 from book.tying.experiments import exor, spellings
 from book.tying.languages.exor import ONE_B, SYMBOLS
-from embviz.view import charts, panels, plot_curves, theme
+from embviz.view import Axis, charts, panels, plot_curves, theme
 from embviz.view.player import HISTORY
 
 # The tasks of sections 5, C.1 and C.2.
@@ -127,7 +127,12 @@ def plot_pairs(data: charts.Data) -> alt.LayerChart:
     """Relative distances of 1A and 1B and of 0A and 0B over the steps."""
     names = [PAIRS["11"], PAIRS["00"]]
     return plot_curves(
-        data, "step", "relative_distance", kind="pair", names=names, limits=(0, 2), reference=LEVELS
+        data,
+        "step",
+        Axis("relative_distance", limits=(0, 2)),
+        kind="pair",
+        names=names,
+        reference=LEVELS,
     )
 
 
@@ -140,7 +145,12 @@ def plot_shown(data: charts.Data) -> alt.ConcatChart:
     """The same for an explorer, with the unrelated pair; its control `shown` chooses raw or relative."""
     words, names = "Euclidean, or relative", list(PAIRS.values())
     chart = plot_curves(
-        data, "step", "drawn", kind="pair", names=names, null=names[-1], limits=(0, 4), y_title=words
+        data,
+        "step",
+        Axis("drawn", limits=(0, 4), title=words),
+        kind="pair",
+        names=names,
+        null=names[-1],
     ).transform_calculate(drawn="shown === 'raw' ? datum.distance : datum.relative_distance")
     return panels(
         {name: chart.transform_filter(f"datum.matrix === '{name}'") for name in MATRICES}, columns=3

@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "theme",
     ],
     submod_attrs={
-        "charts": ["bin_counts", "mirrored_bins"],
+        "charts": ["Axis", "bin_counts", "mirrored_bins"],
         "curves": ["plot_curves"],
         "distances": ["plot_distances"],
         "forms": ["panels", "plot_bars", "plot_heat_map", "plot_scatter", "plot_strip"],

@@ -34,6 +34,40 @@ AnyData = TypeVar("AnyData", bound=Data)
 Channel = TypeVar("Channel", alt.X, alt.Y)
 
 
+@dataclass(frozen=True)
+class Axis:
+    """A column along an axis, such as ``Axis("count", "log", (1, 1e6))``; its name alone is a linear axis.
+
+    Parameters
+    ----------
+    column : str
+        Column of numbers.
+    scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
+    limits : pair of float, optional
+        Ends of the axis; what lies outside is cut off. By default all is shown.
+    title : str, optional
+        By default the column's of ``embviz.labels``; empty for none.
+    """
+
+    column: str
+    scale: Scale = "linear"
+    limits: tuple[float, float] | None = None
+    title: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The title as it is written."""
+        return theme.title(self.column) if self.title is None else self.title
+
+
+Along: TypeAlias = str | Axis  # of a form's parameter
+
+
+def as_axis(given: Along) -> Axis:
+    """An axis, of a column's name too."""
+    return given if isinstance(given, Axis) else Axis(given)
+
+
 # --- tables ---------------------------------------------------------------------------------------------
 
 
@@ -201,23 +235,24 @@ def mirrored_bins(values: ArrayLike, *, n_bins: int = 60, reach: float | None = 
 # --- axes, scales, tooltips -----------------------------------------------------------------------------
 
 
-def make_scale(scale: Scale, limits: tuple[float, float] | None = None, *, zero: bool = False) -> alt.Scale:
-    """A scale by its name, with its ends; without, they are the data's."""
-    if isinstance(scale, alt.Scale):
-        return scale
-    fits = {"nice": True, "zero": zero} if scale == "linear" else {"nice": False, "padding": theme.PADDING}
-    chosen: dict[str, Any] = {"type": scale} | fits
-    if limits is not None:
-        chosen |= {"domain": list(limits), "nice": False, "padding": 0}
-    return alt.Scale(**chosen)
+def make_scale(axis: Axis, *, zero: bool = False) -> alt.Scale:
+    """The scale of an axis that ends a little beyond the data, or at its limits."""
+    if isinstance(axis.scale, alt.Scale):
+        return axis.scale
+    linear = (
+        {"nice": True, "zero": zero} if axis.scale == "linear" else {"nice": False, "padding": theme.PADDING}
+    )
+    ends = {} if axis.limits is None else {"domain": list(axis.limits), "nice": False, "padding": 0}
+    return alt.Scale(type=axis.scale, **(linear | ends))  # type: ignore[arg-type]
 
 
-def tight_scale(scale: Scale, limits: tuple[float, float] | None = None) -> alt.Scale:
+def tight_scale(axis: Axis) -> alt.Scale:
     """A scale that ends where the data do, as an axis of time should."""
-    if isinstance(scale, alt.Scale):
-        return scale
-    ends: Any = alt.Undefined if limits is None else list(limits)
-    return alt.Scale(type=scale, nice=False, domain=ends, zero=False if scale == "linear" else alt.Undefined)  # type: ignore[arg-type]
+    if isinstance(axis.scale, alt.Scale):
+        return axis.scale
+    ends: Any = alt.Undefined if axis.limits is None else list(axis.limits)
+    zero = False if axis.scale == "linear" else alt.Undefined
+    return alt.Scale(type=axis.scale, nice=False, domain=ends, zero=zero)  # type: ignore[arg-type]
 
 
 def fill_width(chart: alt.LayerChart, description: str, height: float | alt.Step) -> alt.LayerChart:
@@ -226,29 +261,20 @@ def fill_width(chart: alt.LayerChart, description: str, height: float | alt.Step
     return whole
 
 
-def refuse_logarithms(data: Data, field: str, scale: Scale) -> None:
+def refuse_logarithms(data: Data, *axes: Axis) -> None:
     """Raise if a logarithmic axis would lose rows that are not above 0."""
-    kind = scale.to_dict().get("type") if isinstance(scale, alt.Scale) else scale
-    if kind == "log" and isinstance(data, pd.DataFrame) and (data[field] <= 0).any():
-        raise ValueError(
-            f"{int((data[field] <= 0).sum())} of {len(data)} values in column {field!r} are not above 0 and "
-            'have no place on a logarithmic axis: take scale="symlog", or leave them out'
-        )
+    for axis in axes:
+        kind = axis.scale.to_dict().get("type") if isinstance(axis.scale, alt.Scale) else axis.scale
+        if kind == "log" and isinstance(data, pd.DataFrame) and (lost := int((data[axis.column] <= 0).sum())):
+            raise ValueError(
+                f"{lost} of {len(data)} values in column {axis.column!r} are not above 0 and have no "
+                'place on a logarithmic axis: take the scale "symlog", or leave them out'
+            )
 
 
-def position(
-    channel: type[Channel],
-    field: str,
-    *,
-    scale: alt.Scale,
-    words: str | None = None,
-) -> Channel:
-    """Where a number stands on an axis titled by `words`, or by the field's own (see ``theme.title``)."""
-    return channel(
-        f"{field}:Q",
-        scale=scale,
-        axis=alt.Axis(title=theme.title(field) if words is None else words, tickCount=6),
-    )
+def position(channel: type[Channel], axis: Axis, scale: alt.Scale) -> Channel:
+    """Where a number stands."""
+    return channel(f"{axis.column}:Q", scale=scale, axis=alt.Axis(title=axis.words, tickCount=6))
 
 
 def column(channel: alt.SchemaBase) -> str:

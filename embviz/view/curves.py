@@ -9,27 +9,21 @@ import altair as alt
 import pandas as pd
 
 from embviz.view import charts, theme
-from embviz.view.charts import Data, Levels, Null, Scale
+from embviz.view.charts import Along, Data, Levels, Null
 
 
 def plot_curves(
     data: Data,
-    x: str,
-    y: str,
+    x: Along,
+    y: Along,
     *,
     kind: str | None = None,
     names: Sequence[str] | None = None,
     seed: str | None = "seed",
     interval: bool | tuple[str, str] = True,
-    scale: Scale = "linear",
-    x_scale: Scale = "linear",
-    limits: tuple[float, float] | None = None,
-    x_limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
     published: Levels | pd.DataFrame | None = None,
-    x_title: str | None = None,
-    y_title: str | None = None,
     kind_title: str | None = None,
     height: str = "plot",
 ) -> alt.LayerChart:
@@ -41,8 +35,8 @@ def plot_curves(
     ----------
     data : DataFrame, or the data of an explorer
         Columns `x`, `y`, `kind` and `seed`, one row a measurement, without NaN.
-    x, y : str
-        Columns of numbers; their axis titles come from ``embviz.labels``, or `x_title` and `y_title`.
+    x, y : str or Axis
+        Columns of numbers.
     kind : str, optional
         Column of kinds, at most five and a null, told apart by colour and dash.
     names : sequence of str, optional
@@ -51,10 +45,6 @@ def plot_curves(
         Column of the repetitions, one row each at a point; None where there is one row a point.
     interval : bool or pair of str, default True
         Whether the band is drawn; or the columns of its ends, where the table holds them.
-    scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
-        Of `y` and of `x`.
-    limits, x_limits : pair of float, optional
-        Ends of the axes; what lies outside is cut off. By default all is shown.
     reference : number, or mapping of str to float, optional
         Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
@@ -71,13 +61,16 @@ def plot_curves(
     >>> chart = plot_curves(table, "step", "accuracy", reference={"best possible": 0.95})
     """
     ends = () if isinstance(interval, bool) else interval
-    data = charts.check_columns(data, numbers=[x, y, *ends], words=[kind], more=[seed] if seed else [])
+    x, y = charts.as_axis(x), charts.as_axis(y)
+    numbers = [x.column, y.column, *ends]
+    data = charts.check_columns(data, numbers=numbers, words=[kind], more=[seed] if seed else [])
     kinds = charts.kind_names(data, kind, names)
-    charts.refuse_repeats(data, [x, kind, seed], "name the column of repetitions (seed=...), or average them")
-    for field, its_scale in ((x, x_scale), (y, scale)):
-        charts.refuse_logarithms(data, field, its_scale)
-    across = charts.position(alt.X, x, scale=charts.tight_scale(x_scale, x_limits), words=x_title)
-    up = charts.position(alt.Y, y, scale=charts.make_scale(scale, limits), words=y_title)
+    charts.refuse_repeats(
+        data, [x.column, kind, seed], "name the column of repetitions (seed=...), or average them"
+    )
+    charts.refuse_logarithms(data, x, y)
+    across = charts.position(alt.X, x, charts.tight_scale(x))
+    up = charts.position(alt.Y, y, charts.make_scale(y))
     looks = _line_looks(kind, kinds, null, kind_title)
     layers = _seed_layers(across, up, looks, seed=seed, interval=interval)
     if isinstance(published, pd.DataFrame):
@@ -86,7 +79,9 @@ def plot_curves(
     else:
         layers += charts.levels(reference=reference, null=null, published=published)
     chart = charts.pack_layers(data, layers)
-    return charts.fill_width(chart, f"{theme.title(y)} over {theme.title(x)}", theme.HEIGHTS[height])
+    return charts.fill_width(
+        chart, f"{theme.title(y.column)} over {theme.title(x.column)}", theme.HEIGHTS[height]
+    )
 
 
 def _crosses(table: pd.DataFrame, across: alt.X, up: alt.Y) -> alt.Chart:

@@ -13,6 +13,7 @@ from scipy import stats
 
 from embviz import metrics
 from embviz.arrays import check_array
+from embviz.view.charts import Axis
 from embviz.view.explorers import Choice, Explorer
 from embviz.view.forms import panels, plot_heat_map, plot_scatter
 
@@ -206,15 +207,13 @@ def _scatter(names: tuple[str, str]) -> Callable[[Any], alt.LayerChart]:
     def draw(marks: Any) -> alt.LayerChart:
         return plot_scatter(
             marks,
-            "across",
-            "up",
+            Axis("across", title=f"distance in {names[0]}"),
+            Axis("up", title=f"distance in {names[1]}"),
             kind="which",
             names=[SAME, SHUFFLED],
             null=SHUFFLED,
             tooltip=["pair"],
             size="small",
-            x_title=f"distance in {names[0]}",
-            y_title=f"distance in {names[1]}",
             kind_title="",
         )
 
@@ -280,16 +279,12 @@ def _heat_maps(name: str, words: list[str]) -> Callable[[Any, Any], alt.ConcatCh
             {
                 words_above: plot_heat_map(
                     data,
-                    "column",
-                    "row",
-                    "relative",
-                    limits=(0, 2),
+                    Axis("column", title=""),
+                    Axis("row", title=""),
+                    Axis("relative", limits=(0, 2), title="distance / mean distance"),
                     x_names=words,
                     y_names=words,
                     labels=".2f" if len(words) <= FEW else None,
-                    x_title="",
-                    y_title="",
-                    value_title="distance / mean distance",
                     height="tall",
                 )
                 for words_above, data in ((name, matrix), ("control: coordinates shuffled", shuffled))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -10,13 +11,13 @@ import altair as alt
 import pandas as pd
 
 from embviz.view import charts, theme
-from embviz.view.charts import Data, Levels, Null, Scale
+from embviz.view.charts import Along, Axis, Data, Levels, Null, as_axis
 from embviz.view.pages import NOTEBOOK_WIDTH
 
 
 def plot_strip(
     data: Data,
-    value: str,
+    value: Along,
     kind: str,
     *,
     by: str | None = None,
@@ -26,13 +27,10 @@ def plot_strip(
     centre: str = "mean",
     interval: bool | tuple[str, str] = True,
     event: str | None = None,
-    scale: Scale = "linear",
-    limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
     published: Levels | pd.DataFrame | None = None,
     tooltip: Sequence[str] = (),
-    x_title: str | None = None,
     by_title: str | None = None,
 ) -> alt.LayerChart:
     """One row per kind, a mark each seed; a tick at their mean, a bar along its Student's 95% interval.
@@ -41,7 +39,7 @@ def plot_strip(
     ----------
     data : DataFrame, or the data of an explorer
         One row a measurement, without NaN.
-    value : str
+    value : str or Axis
         Column of numbers, along the horizontal axis.
     kind : str
         Column whose values are the rows, as many as you like.
@@ -58,9 +56,6 @@ def plot_strip(
         Whether the bar is drawn; or the columns of its ends, where the table holds them.
     event : str, optional
         Column of booleans: False where the true value lies beyond (a run that was given up), an open mark.
-    scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
-    limits : pair of float, optional
-        Ends of the axis.
     reference : number, or mapping of str to float, optional
         Upright dashed lines with their names.
     null : str, number, mapping or pair, optional
@@ -74,13 +69,14 @@ def plot_strip(
     Examples
     --------
     >>> table = pd.DataFrame({"run": ["a", "a", "b"], "grok": [57, 63, 782], "seed": [0, 1, 0]})
-    >>> chart = plot_strip(table, "grok", "run", scale="log", published={"a": 57, "b": 782})
+    >>> chart = plot_strip(table, Axis("grok", "log"), "run", published={"a": 57, "b": 782})
     """
-    ends = () if isinstance(interval, bool) else interval
+    across, ends = as_axis(value), () if isinstance(interval, bool) else interval
+    value = across.column
     extra = [field for field in (seed, event, *tooltip) if field]
     data = charts.check_columns(data, numbers=[value, *ends], words=[kind, by], more=extra)
     rows, colours = charts.kind_names(data, kind, names), charts.kind_names(data, by, by_names)
-    charts.refuse_logarithms(data, value, scale)
+    charts.refuse_logarithms(data, across)
     if interval is True and centre == "mean" and seed:
         charts.refuse_repeats(data, [kind, by, seed], "average them first, or leave the interval out")
     crosses = _published_rows(published, rows, kind, value, by)
@@ -88,7 +84,7 @@ def plot_strip(
         by, colours, null, words=by_title, one=theme.title(seed or "value"), paper=crosses is not None
     )
     place: dict[str, Any] = {
-        "x": charts.position(alt.X, value, scale=charts.make_scale(scale, limits), words=x_title),
+        "x": charts.position(alt.X, across, charts.make_scale(across)),
         "y": alt.Y(f"{kind}:N", scale=alt.Scale(domain=rows), axis=alt.Axis(title=None, ticks=False)),
     }
     apart = by is not None and charts.several_in_one(data, kind, by)
@@ -158,25 +154,19 @@ def _bars(
 
 def plot_scatter(
     data: Data,
-    x: str,
-    y: str,
+    x: Along,
+    y: Along,
     *,
     kind: str | None = None,
     names: Sequence[str] | None = None,
     label: str | None = None,
     equals: bool = False,
     event: str | None = None,
-    scale: Scale = "linear",
-    x_scale: Scale | None = None,
-    limits: tuple[float, float] | None = None,
-    x_limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
     published: pd.DataFrame | None = None,
     tooltip: Sequence[str] = (),
     size: str = "mark",
-    x_title: str | None = None,
-    y_title: str | None = None,
     kind_title: str | None = None,
     square: bool = False,
 ) -> alt.LayerChart:
@@ -186,7 +176,7 @@ def plot_scatter(
     ----------
     data : DataFrame, or the data of an explorer
         One row a mark, without NaN.
-    x, y : str
+    x, y : str or Axis
         Columns of numbers.
     kind : str, optional
         Column told apart by colour and shape: at most five kinds and a null.
@@ -195,13 +185,10 @@ def plot_scatter(
     label : str, optional
         Column of words written beside the marks.
     equals : bool, default False
-        Draw the line where `x` and `y` are equal; both axes then have the same ends and scale.
+        Draw the line where `x` and `y` are equal; both axes then have the same ends: the limits of one, which
+        an explorer's data needs.
     event : str, optional
         Column of booleans: False where the true `y` lies beyond (a run that was given up), an open mark.
-    scale, x_scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
-        Of `y` and of `x`; by default `x` has that of `y`.
-    limits, x_limits : pair of float, optional
-        Ends of the axes. With `equals` both axes have those of `limits`, which an explorer's data needs.
     reference : number, or mapping of str to float, optional
         Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
@@ -218,23 +205,27 @@ def plot_scatter(
     Examples
     --------
     >>> table = pd.DataFrame({"memorize": [9, 38, 451], "grok": [57, 97, 782], "run": ["a", "b", "c"]})
-    >>> chart = plot_scatter(table, "memorize", "grok", kind="run", equals=True, scale="log")
+    >>> chart = plot_scatter(table, Axis("memorize", "log"), Axis("grok", "log"), kind="run", equals=True)
     """
-    x_scale = scale if x_scale is None else x_scale
+    x, y = as_axis(x), as_axis(y)
     extra = [field for field in (label, event, *tooltip) if field]
-    data = charts.check_columns(data, numbers=[x, y], words=[kind], more=extra)
+    data = charts.check_columns(data, numbers=[x.column, y.column], words=[kind], more=extra)
     kinds = charts.kind_names(data, kind, names)
-    for field, its_scale in ((x, x_scale), (y, scale)):
-        charts.refuse_logarithms(data, field, its_scale)
+    charts.refuse_logarithms(data, x, y)
     if equals:
-        limits = x_limits = _common(data, [x, y], limits, published)
-    across = charts.position(alt.X, x, scale=charts.make_scale(x_scale, x_limits), words=x_title)
-    up = charts.position(alt.Y, y, scale=charts.make_scale(scale, limits), words=y_title)
+        limits = y.limits or x.limits or _common(data, [x.column, y.column], published)
+        x, y = dataclasses.replace(x, limits=limits), dataclasses.replace(y, limits=limits)
+    across = charts.position(alt.X, x, charts.make_scale(x))
+    up = charts.position(alt.Y, y, charts.make_scale(y))
     looks = charts.mark_looks(kind, kinds, null, words=kind_title, one="mark", paper=published is not None)
     layers = charts.levels(reference=reference, null=null)
-    if equals and limits is not None:
-        layers.append(_equals(limits, across, up))
-    shown = charts.tooltips([kind, *extra, x, y], data, [x, y])
+    if equals:
+        ends = [{x.column: at, y.column: at} for at in limits]
+        line = alt.Chart(alt.Data(values=ends)).mark_line(
+            strokeDash=list(theme.DASHES[1]), color=theme.INK, strokeWidth=theme.WIDTHS["rule"], clip=True
+        )
+        layers.append(line.encode(x=across, y=up))
+    shown = charts.tooltips([kind, *extra, x.column, y.column], data, [x.column, y.column])
     layers += charts.marks({"x": across, "y": up}, looks, event, shown, size=size, beyond="triangle-up")
     if label is not None:
         text = alt.Chart().mark_text(
@@ -242,19 +233,15 @@ def plot_scatter(
         )
         layers.append(text.encode(x=across, y=up, text=f"{label}:N"))
     if published is not None:
-        table = charts.check_columns(published, numbers=[x, y])
+        table = charts.check_columns(published, numbers=[x.column, y.column])
         layers.append(charts.crosses(table, {"x": across, "y": up}, looks))
-    words = f"{theme.title(y)} against {theme.title(x)}"
+    words = f"{theme.title(y.column)} against {theme.title(x.column)}"
     chart = charts.fill_width(charts.pack_layers(data, layers), words, theme.HEIGHT)
     return chart.properties(width=theme.SQUARE, height=theme.SQUARE) if square else chart
 
 
-def _common(
-    data: Data, fields: list[str], limits: tuple[float, float] | None, published: pd.DataFrame | None
-) -> tuple[float, float]:
+def _common(data: Data, fields: list[str], published: pd.DataFrame | None) -> tuple[float, float]:
     """Ends that both axes have, a little beyond the smallest and the largest value."""
-    if limits is not None:
-        return limits
     if not isinstance(data, pd.DataFrame):
         raise ValueError(
             "give the ends of both axes (limits=...): an explorer's data are not known in advance"
@@ -267,28 +254,16 @@ def _common(
     return low - margin, high + margin
 
 
-def _equals(limits: tuple[float, float], across: alt.X, up: alt.Y) -> alt.Chart:
-    ends = [{charts.column(across): at, charts.column(up): at} for at in limits]
-    line = alt.Chart(alt.Data(values=ends)).mark_line(
-        strokeDash=list(theme.DASHES[1]), color=theme.INK, strokeWidth=theme.WIDTHS["rule"], clip=True
-    )
-    return line.encode(x=across, y=up)
-
-
 def plot_bars(
     data: Data,
-    x: str,
-    y: str,
+    x: Along,
+    y: Along,
     *,
     kind: str | None = None,
     names: Sequence[str] | None = None,
     x_names: Sequence[str] | None = None,
-    scale: Scale = "linear",
-    limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | None = None,
-    x_title: str | None = None,
-    y_title: str | None = None,
     kind_title: str | None = None,
     height: str = "plot",
 ) -> alt.LayerChart:
@@ -298,18 +273,16 @@ def plot_bars(
     ----------
     data : DataFrame, or the data of an explorer
         One row a bar, without NaN.
-    x : str
-        Column of whole numbers (ranks, modes), each bar one wide; or of categories.
-    y : str
-        Column of numbers: the bars' ends. They begin at 0, on a logarithmic axis at its lower end.
+    x : str or Axis
+        Column of whole numbers (ranks, modes), each bar one wide; or of categories. Of an axis its title
+        counts.
+    y : str or Axis
+        Column of numbers: the bars' ends. They begin at 0, on a logarithmic axis at its lower limit, which an
+        explorer's data needs.
     kind : str, optional
         Column told apart by colour, at most five kinds and a null; categories have them side by side.
     names, x_names : sequence of str, optional
         The kinds, and the categories, in order. An explorer's data needs them.
-    scale : {"linear", "log", "symlog", "sqrt"} or a scale of Altair's
-        Of `y`.
-    limits : pair of float, optional
-        Ends of the axis of `y`; an explorer's data needs them on a logarithmic axis.
     reference : number, or mapping of str to float, optional
         Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
@@ -321,8 +294,10 @@ def plot_bars(
     Examples
     --------
     >>> table = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [9.0, 4.0, 1.0]})
-    >>> chart = plot_bars(table, "rank", "eigenvalue", scale="log")
+    >>> chart = plot_bars(table, "rank", Axis("eigenvalue", "log"))
     """
+    across, up = as_axis(x), as_axis(y)
+    x, y = across.column, up.column
     by_name = x_names is not None or charts.holds_words(data, x)
     control = null if isinstance(null, str) and isinstance(data, pd.DataFrame) and null in data else None
     numbers = [y, control, None if by_name else x]
@@ -331,83 +306,60 @@ def plot_bars(
     charts.refuse_repeats(
         data, [x, kind], "one bar would hide the other; name what tells them apart (kind=...)"
     )
-    charts.refuse_logarithms(data, y, scale)
-    limits, floor = _floor(data, y, scale, limits)
+    charts.refuse_logarithms(data, up)
+    foot: dict[str, Any] = {}
+    if charts.make_scale(up).to_dict().get("type") == "log":  # bars begin at its end: it has no 0
+        ends = up.limits or _log_ends(data, y)
+        up, foot = dataclasses.replace(up, limits=ends), {"y2": alt.datum(ends[0])}
     looks: dict[str, Any] = {}
     if kind is not None:
         grey = None if control else charts.null_kind(null, kinds)
         looks["color"] = theme.point_styles(kind, kinds, null=grey, words=kind_title)[0]
     if by_name:
-        base, place = _categories(x, charts.kind_names(data, x, x_names), kind, kinds, x_title)
-    else:
-        base, place = _ranks(x, charts.tight_scale("linear"), x_title)
+        axis = alt.Axis(title=across.words, labelAngle=0, ticks=False)
+        domain = charts.kind_names(data, x, x_names)
+        base = alt.Chart()
+        place: dict[str, Any] = {"x": alt.X(f"{x}:N", scale=alt.Scale(domain=domain), axis=axis)}
+        if kind is not None:
+            place["xOffset"] = alt.XOffset(f"{kind}:N", scale=alt.Scale(domain=kinds))
+    else:  # each bar one wide about its whole number
+        base = alt.Chart().transform_calculate(left=f"datum[{x!r}] - 0.5", right=f"datum[{x!r}] + 0.5")
+        axis = alt.Axis(title=across.words, tickCount=6)
+        tight = charts.tight_scale(Axis(x))
+        place = {"x": alt.X("left:Q", bin="binned", scale=tight, axis=axis), "x2": "right:Q"}
     unbinned = place if by_name else place | {"x": charts.same_axis(place["x"], "left")}
-    up = charts.position(alt.Y, y, scale=charts.make_scale(scale, limits, zero=True), words=y_title)
+    height_of = charts.position(alt.Y, up, charts.make_scale(up, zero=True))
     shown = charts.tooltips([kind, x, y, control], data, [y, *([control] if control else [])])
-    foot = {} if floor is None else {"y2": alt.datum(floor)}
-    layers = [base.mark_bar(clip=True).encode(y=up, tooltip=shown, **place, **looks, **foot)]
-    if control:
-        layers.append(_ticks(base, by_name).encode(y=charts.same_axis(up, control), **unbinned))
+    layers = [base.mark_bar(clip=True).encode(y=height_of, tooltip=shown, **place, **looks, **foot)]
+    if control:  # what it has at each bar: a grey line across
+        line: dict[str, Any] = {"color": theme.NULL_COLOUR, "clip": True}
+        tick = base.mark_tick(thickness=theme.WIDTHS["step"], **line)
+        rule = base.mark_rule(strokeWidth=theme.WIDTHS["step"], **line)
+        layers.append((tick if by_name else rule).encode(y=charts.same_axis(height_of, control), **unbinned))
     layers += charts.levels(reference=reference, null=None if control else null)
     words = f"{theme.title(y)} by {theme.title(x)}"
     return charts.fill_width(charts.pack_layers(data, layers), words, theme.HEIGHTS[height])
 
 
-def _floor(
-    data: Data, y: str, scale: Scale, limits: tuple[float, float] | None
-) -> tuple[tuple[float, float] | None, float | None]:
-    """Ends of the axis, and where bars begin on a logarithmic one, which has no 0."""
-    if charts.make_scale(scale).to_dict().get("type") != "log":
-        return limits, None
-    if limits is None and not isinstance(data, pd.DataFrame):
+def _log_ends(data: Data, y: str) -> tuple[float, float]:
+    """Ends of a logarithmic axis: the power of ten below the smallest bar, and a little above the largest."""
+    if not isinstance(data, pd.DataFrame):
         raise ValueError(
             "give the ends of the logarithmic axis (limits=...): an explorer's data are not known in advance"
         )
-    if limits is None:
-        limits = 10 ** math.floor(math.log10(data[y].min()) - 1e-9), 1.1 * float(data[y].max())
-    return limits, limits[0]
-
-
-def _ranks(x: str, scale: alt.Scale, words: str | None) -> tuple[alt.Chart, dict[str, Any]]:
-    """Each bar one wide about its whole number."""
-    base = alt.Chart().transform_calculate(left=f"datum[{x!r}] - 0.5", right=f"datum[{x!r}] + 0.5")
-    axis = alt.Axis(title=words or theme.title(x), tickCount=6)
-    return base, {"x": alt.X("left:Q", bin="binned", scale=scale, axis=axis), "x2": "right:Q"}
-
-
-def _categories(
-    x: str, names: Sequence[str], kind: str | None, kinds: Sequence[str], words: str | None
-) -> tuple[alt.Chart, dict[str, Any]]:
-    """A place a category, with the kinds side by side in it."""
-    axis = alt.Axis(title=words or theme.title(x), labelAngle=0, ticks=False)
-    place: dict[str, Any] = {"x": alt.X(f"{x}:N", scale=alt.Scale(domain=list(names)), axis=axis)}
-    if kind is not None:
-        place["xOffset"] = alt.XOffset(f"{kind}:N", scale=alt.Scale(domain=list(kinds)))
-    return alt.Chart(), place
-
-
-def _ticks(base: alt.Chart, by_name: bool) -> alt.Chart:
-    """What a control has at each bar: a grey line across it."""
-    thickness = theme.WIDTHS["step"]
-    if by_name:
-        return base.mark_tick(color=theme.NULL_COLOUR, thickness=thickness, clip=True)
-    return base.mark_rule(color=theme.NULL_COLOUR, strokeWidth=thickness, clip=True)
+    return 10 ** math.floor(math.log10(data[y].min()) - 1e-9), 1.1 * float(data[y].max())
 
 
 def plot_heat_map(
     data: Data,
-    x: str,
-    y: str,
-    value: str,
+    x: Along,
+    y: Along,
+    value: Along,
     *,
     signed: bool = False,
-    limits: tuple[float, float] | None = None,
     x_names: Sequence[str] | None = None,
     y_names: Sequence[str] | None = None,
     labels: str | None = None,
-    x_title: str | None = None,
-    y_title: str | None = None,
-    value_title: str | None = None,
     height: str = "plot",
 ) -> alt.LayerChart:
     """One cell per row, coloured by a number: from little to much, or from blue through white at 0 to orange.
@@ -416,15 +368,14 @@ def plot_heat_map(
     ----------
     data : DataFrame, or the data of an explorer
         One row a cell, without NaN.
-    x, y : str
-        Columns whose values are the columns and rows of the map, numbers in their order.
-    value : str
-        Column of numbers.
+    x, y : str or Axis
+        Columns whose values are the columns and rows of the map, numbers in their order. Of an axis its title
+        counts.
+    value : str or Axis
+        Column of numbers, coloured between its limits if it has some; what lies outside has the end's colour.
+        An explorer's data needs them for `signed` and `labels`.
     signed : bool, default False
         Centre the colours on 0, with equal ends.
-    limits : pair of float, optional
-        Ends of the colours; what lies outside has the end's. An explorer's data needs them for `signed` and
-        `labels`.
     x_names, y_names : sequence of str, optional
         Values of `x` and of `y` in order, from the left and the top.
     labels : str, optional
@@ -437,23 +388,19 @@ def plot_heat_map(
     >>> table = pd.DataFrame({"row": [0, 0, 1, 1], "column": [0, 1, 0, 1], "pmi": [0.0, -3.0, 1.0, 0.0]})
     >>> chart = plot_heat_map(table, "column", "row", "pmi", signed=True)
     """
+    across, up, colour_of = as_axis(x), as_axis(y), as_axis(value)
+    x, y, value, words = across.column, up.column, colour_of.column, colour_of.words
     data = charts.check_columns(data, numbers=[value], more=[x, y])
     charts.refuse_repeats(data, [x, y], "a cell shows one number: average first, or choose")
-    low, high = _ends(data, value, limits, signed=signed, wanted=signed or labels is not None)
-    colours = (
-        theme.signed_scale(high)
-        if signed
-        else theme.sequential_scale(None if limits is None else (low, high))
-    )
-    words = theme.title(value) if value_title is None else value_title
-    place = {
-        "x": _side(alt.X, x, x_names, x_title),
-        "y": _side(alt.Y, y, y_names, y_title),
-    }
+    low, high = _ends(data, colour_of, signed=signed, wanted=signed or labels is not None)
+    ends = None if colour_of.limits is None else (low, high)
     colour = alt.Color(
-        f"{value}:Q", scale=colours, legend=alt.Legend(title=words or None, gradientLength=theme.GRADIENT)
+        f"{value}:Q",
+        scale=theme.signed_scale(high) if signed else theme.sequential_scale(ends),
+        legend=alt.Legend(title=words or None, gradientLength=theme.GRADIENT),
     )
-    titles = {x: x_title, y: y_title, value: value_title}
+    place = {"x": _side(alt.X, across, x_names), "y": _side(alt.Y, up, y_names)}
+    titles = {axis.column: axis.title for axis in (across, up, colour_of)}
     shown = charts.tooltips([x, y, value], data, [value], titles)
     layers = [alt.Chart().mark_rect().encode(color=colour, tooltip=shown, **place)]
     if labels is not None:
@@ -467,12 +414,11 @@ def plot_heat_map(
     )
 
 
-def _ends(
-    data: Data, value: str, limits: tuple[float, float] | None, *, signed: bool, wanted: bool
-) -> tuple[float, float]:
+def _ends(data: Data, value: Axis, *, signed: bool, wanted: bool) -> tuple[float, float]:
     """Ends of the colours, equal about 0 if signed."""
+    limits = value.limits
     if limits is None and isinstance(data, pd.DataFrame):
-        limits = float(data[value].min()), float(data[value].max())
+        limits = float(data[value.column].min()), float(data[value.column].max())
     if limits is None:
         if wanted:
             raise ValueError(
@@ -483,13 +429,9 @@ def _ends(
     return (-reach, reach) if signed else limits
 
 
-def _side(
-    channel: type[charts.Channel], field: str, names: Sequence[str] | None, words: str | None
-) -> charts.Channel:
-    axis = alt.Axis(
-        title=theme.title(field) if words is None else words, ticks=False, labelOverlap=True, labelAngle=0
-    )
-    return channel(f"{field}:O", sort=list(names) if names is not None else "ascending", axis=axis)
+def _side(channel: type[charts.Channel], side: Axis, names: Sequence[str] | None) -> charts.Channel:
+    axis = alt.Axis(title=side.words, ticks=False, labelOverlap=True, labelAngle=0)
+    return channel(f"{side.column}:O", sort=list(names) if names is not None else "ascending", axis=axis)
 
 
 Form: TypeAlias = alt.Chart | alt.LayerChart

@@ -13,23 +13,20 @@ from numpy.typing import NDArray
 
 from embviz.arrays import check_array
 from embviz.view import charts, theme
-from embviz.view.charts import Data, Levels, Null
+from embviz.view.charts import Along, Data, Levels, Null
 
 MEASURED, MIRRORED, CONTROL = "measured", "its mirror image", "control"
 
 
 def plot_histogram(
     data: Data,
-    field: str,
+    x: Along,
+    y: Along = "share",
     *,
     mirrored: bool = False,
     n_bins: int = 60,
-    limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
     null: Null | Sequence[float] | NDArray[np.float64] | None = None,
-    y_limits: tuple[float, float] | None = None,
-    x_title: str | None = None,
-    y_title: str | None = None,
     height: str = "plot",
 ) -> alt.LayerChart:
     """Bars of a column's values, with the mirror image as a stepped line: where both agree, it is symmetric.
@@ -37,22 +34,21 @@ def plot_histogram(
     Parameters
     ----------
     data : DataFrame, or the data of an explorer
-        A column `field` of numbers, without NaN; or bins, of :func:`~embviz.view.bin_counts` or
+        A column `x` of numbers, without NaN; or bins, of :func:`~embviz.view.bin_counts` or
         :func:`~embviz.view.mirrored_bins`, as an explorer's data must be.
-    field : str
-        What is binned.
+    x : str or Axis
+        What is binned, between its limits if it has some.
+    y : Axis, optional
+        Of the bars' heights, such as ``Axis("share", limits=(0, 0.2))``, to keep it while an explorer's
+        control moves.
     mirrored : bool, default False
         Draw the mirror image about zero too; bins are then symmetric and even in number.
     n_bins : int, default 60
-    limits : pair of float, optional
-        Ends of the bins; by default those of the values.
     reference : number, or mapping of str to float, optional
         Upright lines with their names.
     null : array of float, str, number, mapping or pair, optional
         A control's values, binned alike, or the column of its heights in a table of bins: a grey stepped
         line. Or the control's level, named levels, or (a tuple) the ends of its range.
-    y_limits : pair of float, optional
-        Ends of the vertical axis, to keep it while an explorer's control moves; what is higher is cut off.
     height : str
         One of ``theme.HEIGHTS``.
 
@@ -60,6 +56,7 @@ def plot_histogram(
     --------
     >>> chart = plot_histogram(pd.DataFrame({"eigenvalue": [-2.0, 1.0, 2.0]}), "eigenvalue", mirrored=True)
     """
+    x, y = charts.as_axis(x), charts.as_axis(y)
     control = None if null is None or isinstance(null, str | tuple | dict | int | float) else null
     steps = {MIRRORED: "mirrored"} if mirrored else {}
     if control is not None or isinstance(null, str):
@@ -69,20 +66,13 @@ def plot_histogram(
             raise ValueError("the table holds bins: give the values, to be binned as the control's are")
         bins = charts.check_columns(data, numbers=["left", "right", "share", *steps.values()])
     else:
-        values = charts.check_columns(data, numbers=[field])[field]
-        bins = _bins_beside(values, control, mirrored=mirrored, n_bins=n_bins, limits=limits)
+        values = charts.check_columns(data, numbers=[x.column])[x.column]
+        bins = _bins_beside(values, control, mirrored=mirrored, n_bins=n_bins, limits=x.limits)
     across = alt.X(
-        "left:Q",
-        bin="binned",
-        scale=alt.Scale(nice=False),
-        axis=alt.Axis(title=x_title or theme.title(field), tickCount=6),
+        "left:Q", bin="binned", scale=alt.Scale(nice=False), axis=alt.Axis(title=x.words, tickCount=6)
     )
-    up = alt.Y(
-        "share:Q",
-        stack=None,
-        scale=alt.Undefined if y_limits is None else alt.Scale(domain=list(y_limits), nice=False),
-        axis=alt.Axis(title=y_title or theme.title("share"), tickCount=5),
-    )
+    ends = alt.Undefined if y.limits is None else alt.Scale(domain=list(y.limits), nice=False)
+    up = alt.Y("share:Q", stack=None, scale=ends, axis=alt.Axis(title=y.words, tickCount=5))
     level = None if CONTROL in steps else null
     layers = [
         *_stepped_layers(across, up, steps),
@@ -90,7 +80,7 @@ def plot_histogram(
     ]
     if mirrored:
         layers += charts.levels(reference={"": 0.0}, upright=True)
-    words = f"histogram of {theme.title(field)}"
+    words = f"histogram of {theme.title(x.column)}"
     return charts.fill_width(charts.pack_layers(bins, layers), words, theme.HEIGHTS[height])
 
 
@@ -155,16 +145,14 @@ def _stepped_layers(across: alt.X, up: alt.Y, steps: dict[str, str]) -> list[alt
 
 def plot_ridges(
     data: Data,
-    x: str,
+    x: Along,
     row: str,
     height: str,
     *,
     names: Sequence[str] | None = None,
     null: str | None = None,
     overlap: float = 1.4,
-    limits: tuple[float, float] | None = None,
     reference: Levels | None = None,
-    x_title: str | None = None,
     step: str = "ridge",
 ) -> alt.LayerChart:
     """One curve per row over one horizontal axis, each on its own base line: distributions beside each other.
@@ -175,8 +163,10 @@ def plot_ridges(
     ----------
     data : DataFrame, or the data of an explorer
         One row a point of a curve, in the order of `x`, without NaN.
-    x, height : str
-        Columns of numbers; heights from 0 up, such as densities.
+    x : str or Axis
+        Column of numbers along the horizontal axis.
+    height : str
+        Column of heights from 0 up, such as densities.
     row : str
         Column whose values are the rows, from the top.
     names : sequence of str, optional
@@ -185,8 +175,6 @@ def plot_ridges(
         Column of a control's heights, a grey dotted line over each ridge.
     overlap : float, default 1.4
         Rows that the tallest ridge covers.
-    limits : pair of float, optional
-        Ends of the horizontal axis.
     reference : number, or mapping of str to float, optional
         Upright lines with their names.
     step : str
@@ -197,8 +185,8 @@ def plot_ridges(
     >>> table = pd.DataFrame({"angle": [0, 90, 0, 90], "epoch": [1, 1, 2, 2], "density": [0, 1.0, 0.5, 0.5]})
     >>> chart = plot_ridges(table, "angle", "epoch", "density")
     """
-    heights = [height, *([null] if null else [])]
-    data = charts.check_columns(data, numbers=[x, *heights], words=[row])
+    x, heights = charts.as_axis(x), [height, *([null] if null else [])]
+    data = charts.check_columns(data, numbers=[x.column, *heights], words=[row])
     rows = charts.kind_names(data, row, names)
     if isinstance(data, pd.DataFrame) and (data[heights] < 0).any(axis=None):
         raise ValueError(f"column {height!r} has heights below 0: a ridge stands on its base line")
@@ -213,11 +201,11 @@ def plot_ridges(
         .transform_calculate(**lifted)
         .transform_calculate(**tops)
     )
-    across = charts.position(alt.X, x, scale=charts.tight_scale("linear", limits), words=x_title)
+    across = charts.position(alt.X, x, charts.tight_scale(x))
     up = alt.Y(
         "top0:Q", axis=_row_axis(rows), scale=alt.Scale(domain=[0, len(rows) - 1 + overlap], nice=False)
     )
-    shown = charts.tooltips([row, x, *heights], data, [x, *heights], {x: x_title})
+    shown = charts.tooltips([row, x.column, *heights], data, [x.column, *heights], {x.column: x.title})
     area = base.mark_area(
         opacity=theme.OPACITY["area"], clip=True, line={"strokeWidth": theme.WIDTHS["step"]}
     )
@@ -227,7 +215,7 @@ def plot_ridges(
         layers.append(line.encode(x=across, y=charts.same_axis(up, "top1"), detail=f"{row}:N"))
     layers += charts.levels(reference=reference, upright=True)
     total = theme.HEIGHTS[step] * (len(rows) - 1 + overlap)
-    words = f"{theme.title(height)} over {theme.title(x)}, for each {theme.title(row)}"
+    words = f"{theme.title(height)} over {theme.title(x.column)}, for each {theme.title(row)}"
     return charts.fill_width(charts.pack_layers(data, layers), words, total)
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from embviz.corpora.tokens import token_kinds
 from embviz.imports import import_umap
-from embviz.view.charts import mirrored_bins
+from embviz.view.charts import Axis, mirrored_bins
 from embviz.view.curves import plot_curves
 from embviz.view.embedding_maps import EmbeddingMap, SideBySide, pick_a_word
 from embviz.view.explorers import Choice, Explorer
@@ -74,7 +74,9 @@ def plot_spectrum(report: SpectrumReport) -> alt.ConcatChart:
     for name, values in report.spectra.items():
         inside = values[np.abs(values) <= np.quantile(np.abs(values), SHOWN)]
         bins = mirrored_bins(inside, n_bins=40).round(4)
-        charts[name] = plot_histogram(bins, "pmi_eigenvalue", mirrored=True, y_title="share of eigenvalues")
+        charts[name] = plot_histogram(
+            bins, "pmi_eigenvalue", Axis("share", title="share of eigenvalues"), mirrored=True
+        )
     lots = report.scores[report.scores["matrix"] == SHUFFLED]
     return captioned(
         panels(charts, columns=1),
@@ -333,8 +335,8 @@ def explore_layers(report: Inspection) -> Explorer | None:
     order = sorted(names, key=lambda name: (MATRICES.index(name.partition(" head ")[0]), names.index(name)))
     return Explorer(
         measure, {"quantity": quantities, "rows": list(views), "shown": ["value", OVER]},
-        lambda data: plot_heat_map(data, "layer", "matrix", "amount", y_names=order, y_title="",
-                                   value_title="", height="tall"),
+        lambda data: plot_heat_map(data, "layer", Axis("matrix", title=""), Axis("amount", title=""),
+                                   y_names=order, height="tall"),
         title="{quantity} of all {rows}, {shown}",
         caption=f"{report.name}: one cell a matrix. The control of each is what a matrix of independent "
         "entries of the same variance has.",
@@ -359,9 +361,9 @@ def plot_spectrum_by_rank(report: Inspection, part: str = "embedding") -> alt.La
         shown = pd.DataFrame({"rank": ranks, "singular_value": every[ranks - 1], "kind": kind}).round(5)
         rows.append(shown[shown["singular_value"] > 0])  # a matrix of low rank has zeros
     chart = plot_curves(
-        pd.concat(rows), "rank", "singular_value", kind="kind", names=list(kinds), seed=None,
-        scale="log", x_scale="log", reference={"edge": 1.0}, null=INDEPENDENT, kind_title="",
-        x_title="rank of the singular value", y_title="singular value over the edge",
+        pd.concat(rows), Axis("rank", "log", title="rank of the singular value"),
+        Axis("singular_value", "log", title="singular value over the edge"), kind="kind", names=list(kinds),
+        seed=None, reference={"edge": 1.0}, null=INDEPENDENT, kind_title="",
     )  # fmt: skip
     caption = (
         f"{report.name}. The edge is where the spectrum of independent entries of the same variance ends."
@@ -398,9 +400,10 @@ def plot_lengths(report: Inspection) -> alt.LayerChart | None:
     table = pd.concat(rows)
     names = list(dict.fromkeys(table["kind"]))
     chart = plot_curves(
-        table.round({"rank": 1, "length": 5}), "rank", "length", kind="kind", names=names, seed=None,
-        x_scale="log", null=names[-1], kind_title="", x_title="rank of the token, frequent tokens first",
-        y_title="length of the row",
+        table.round({"rank": 1, "length": 5}),
+        Axis("rank", "log", title="rank of the token, frequent tokens first"),
+        Axis("length", title="length of the row"), kind="kind", names=names, seed=None, null=names[-1],
+        kind_title="",
     )  # fmt: skip
     caption = f"{report.name}: {len(order):,} rows in {len(edges) - 1} groups of ranks."
     return captioned(chart, finding="Lengths of rows by frequency of the token", caption=caption)
@@ -419,9 +422,9 @@ def plot_kinds(report: Inspection) -> alt.LayerChart | None:
         ]
     )
     chart = plot_strip(
-        shown.round(4), "cosine", "kind", by="rows", by_names=["as they are", "centred"], by_title="",
-        seed=None, interval=False, null={"independent directions": 0.0},
-        x_title="mean cosine of two rows of one kind",
+        shown.round(4), Axis("cosine", title="mean cosine of two rows of one kind"), "kind", by="rows",
+        by_names=["as they are", "centred"], by_title="", seed=None, interval=False,
+        null={"independent directions": 0.0},
     )  # fmt: skip
     caption = f"{report.name}: the {len(kinds)} most frequent kinds, with their numbers of tokens."
     return captioned(chart, finding="How isotropic each kind of token is", caption=caption)
@@ -439,8 +442,8 @@ def plot_undertrained(report: Inspection) -> alt.LayerChart | None:
         curve = {"distance": (edges[1:] + edges[:-1]) / 2, "height": counts / max(counts.max(), 1)}
         rows.append(pd.DataFrame(curve | {"tokens": f"{name} ({len(values):,})"}))
     chart = plot_ridges(
-        pd.concat(rows).round(5), "distance", "tokens", "height", step="wide_ridge",
-        x_title="cosine distance from the mean unused token",
+        pd.concat(rows).round(5), Axis("distance", title="cosine distance from the mean unused token"),
+        "tokens", "height", step="wide_ridge",
     )  # fmt: skip
     caption = (
         f"{report.name}: half of the unused tokens define the mean, the other half is shown. "
@@ -462,9 +465,8 @@ def plot_twins(report: Inspection) -> alt.LayerChart | None:
         found[["value", "low", "high"]].astype(float).rename(columns={"value": "share"}).assign(pair=names)
     )
     chart = plot_strip(
-        table, "share", "pair", seed=None, interval=("low", "high"), limits=(0, 1),
-        null={"random pair": float(found["null"].mean())},
-        x_title="share of pairs that are each other's nearest",
+        table, Axis("share", limits=(0, 1), title="share of pairs that are each other's nearest"), "pair",
+        seed=None, interval=("low", "high"), null={"random pair": float(found["null"].mean())},
     )  # fmt: skip
     return captioned(chart, finding="How many twins are each other's nearest", caption=f"{report.name}.")
 
@@ -482,9 +484,10 @@ def plot_states(table: pd.DataFrame) -> alt.ConcatChart:
         both = [rows.assign(kind="states"), rows.assign(value=rows["control"], kind="control")]
         shown = pd.concat(both)[["layer", "value", "kind"]].dropna()
         charts[str(quantity)] = plot_curves(
-            shown, "layer", "value", kind="kind", names=["states", "control"], seed=None, null="control",
-            kind_title="", y_title="", height="short",
-            scale="log" if "bits" in str(quantity) and (shown["value"] > 0).all() else "linear",
+            shown, "layer",
+            Axis("value", "log" if "bits" in str(quantity) and (shown["value"] > 0).all() else "linear",
+                 title=""), kind="kind", names=["states", "control"], seed=None, null="control",
+            kind_title="", height="short",
         )  # fmt: skip
     caption = "Layer 0 is the embedding. Control: entries in random places, or states in random order."
     return captioned(panels(charts), finding="Hidden states by layer", caption=caption)
@@ -565,8 +568,8 @@ def explore_changes(found: Comparison) -> Explorer | None:
     names = list(dict.fromkeys(table["part"]))
     return Explorer(
         measure, {"quantity": Choice(list(CHANGED), format=lambda name: CHANGED[name])},
-        lambda data: plot_heat_map(data, "layer", "matrix", "amount", y_names=names, y_title="",
-                                   value_title=""),
+        lambda data: plot_heat_map(data, "layer", Axis("matrix", title=""), Axis("amount", title=""),
+                                   y_names=names),
         title="How each matrix changed",
         caption="Control: a change of independent entries, whose rank is large.",
     )  # fmt: skip
@@ -580,8 +583,8 @@ def plot_both_spectra(found: Comparison) -> alt.LayerChart:
         rows.append(pd.DataFrame({"rank": ranks, "share": values[ranks - 1], "model": name}))
     table = pd.concat(rows)
     chart = plot_curves(
-        table[table["share"] > 1e-6].round(6), "rank", "share", kind="model", names=list(found.spectra),
-        seed=None, scale="log", x_scale="log", kind_title="", x_title="rank of the singular value",
-        y_title="singular value over the root of the sum of squares",
+        table[table["share"] > 1e-6].round(6), Axis("rank", "log", title="rank of the singular value"),
+        Axis("share", "log", title="singular value over the root of the sum of squares"), kind="model",
+        names=list(found.spectra), seed=None, kind_title="",
     )  # fmt: skip
     return captioned(chart, finding="Spectra of the shared tokens, centred", caption=found.sentence)

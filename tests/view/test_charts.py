@@ -102,12 +102,19 @@ def test_names_with_signs_of_other_languages_draw_what_plain_names_draw(name):
 
 def test_hovering_shows_the_titles_of_the_chart_and_not_those_of_the_theme():
     drawn = {
-        "share of words": view.plot_histogram(RANKS, "eigenvalue", y_title="share of words"),
-        "cosine of two words": view.plot_ridges(
-            RIDGES, "angle", "epoch", "density", x_title="cosine of two words"
+        "share of words": view.plot_histogram(
+            RANKS, "eigenvalue", view.Axis("share", title="share of words")
         ),
-        "entry / largest": view.plot_heat_map(CELLS, "column", "row", "pmi", value_title="entry / largest"),
-        "token": view.plot_heat_map(CELLS, "column", "row", "pmi", y_title="token"),
+        "cosine of two words": view.plot_ridges(
+            RIDGES,
+            view.Axis("angle", title="cosine of two words"),
+            "epoch",
+            "density",
+        ),
+        "entry / largest": view.plot_heat_map(
+            CELLS, "column", "row", view.Axis("pmi", title="entry / largest")
+        ),
+        "token": view.plot_heat_map(CELLS, "column", view.Axis("row", title="token"), "pmi"),
     }
     for wanted, chart in drawn.items():
         spec = chart.to_dict()

@@ -11,7 +11,7 @@ import pytest
 
 from book.ledger import findings
 from embviz import view
-from embviz.view import charts, curves, forms, histograms, paths, theme
+from embviz.view import Axis, charts, curves, forms, histograms, paths, theme
 from tests import drawing
 from tests.drawing import compiled
 from tests.view.test_theme import contrast
@@ -73,13 +73,13 @@ ONE, OTHER = {"names": ["a", "b"]}, {"names": ["x", "y"]}
 FORMS = {
     "curves": (seeds(), "accuracy", view.plot_curves, "step accuracy", {"kind": "pair"}, OTHER),
     "strip": (times(), "grok", view.plot_strip, "grok run", {"event": "grokked"}, ONE),
-    "scatter": (
-        times(), "grok", view.plot_scatter, "memorize grok",
-        {"kind": "run", "limits": (0, 100), "equals": True}, ONE,
-    ),
+    "scatter": (times(), "grok", view.plot_scatter, "memorize grok", {"kind": "run"}, ONE),
     "bars": (RANKS, "eigenvalue", view.plot_bars, "rank eigenvalue", {}, {}),
     "histogram": (BINS, "share", view.plot_histogram, "eigenvalue", {"mirrored": True}, {}),
-    "heat map": (CELLS, "pmi", view.plot_heat_map, "column row pmi", {"signed": True}, {"limits": (-3, 3)}),
+    "heat map": (
+        CELLS, "pmi", view.plot_heat_map, "column row pmi", {"signed": True},
+        {"value": Axis("pmi", limits=(-3, 3))},
+    ),
     "ridges": (RIDGES, "density", view.plot_ridges, "angle epoch density", {}, {"names": [1, 2]}),
     "path": (POINTS, "u", view.plot_path, "u v", {"order": "step", "limits": (-1, 5), "loss": "loss"}, {}),
 }  # fmt: skip
@@ -88,7 +88,9 @@ FORMS = {
 def draw(name, table):
     """A form over a table or an explorer's data, which needs some names."""
     _, _, form, columns, options, more = FORMS[name]
-    return form(table, *columns.split(), **options, **(more if table is NAMED else {}))
+    more = more if table is NAMED else {}
+    fields = columns.split()[: 2 if "value" in more else None]
+    return form(table, *fields, **options, **more)
 
 
 EVERY_FORM = pytest.mark.parametrize("name", FORMS)
@@ -179,14 +181,18 @@ ENDS = r"give the ends of both axes \(limits=...\)"
             "more than one row at step = 0, pair = x: name",
         ),
         (
-            view.plot_curves, seeds(2, ["x"], (0, 1, 2)), "step accuracy", {"x_scale": "log"},
+            lambda data, x, y, **more: view.plot_curves(data, Axis(x, "log"), y, **more),
+            seeds(2, ["x"], (0, 1, 2)), "step accuracy", {},
             "2 of 6 values in column 'step' are not above 0",
         ),
         (
             view.plot_strip, twice(times()), "grok run", {},
             "more than one row at run = a, seed = 0: average them first",
         ),
-        (view.plot_bars, NAMED, "rank eigenvalue", {"scale": "log"}, "the ends of the logarithmic axis"),
+        (
+            lambda data, x, y: view.plot_bars(data, x, Axis(y, "log")), NAMED, "rank eigenvalue", {},
+            "the ends of the logarithmic axis",
+        ),
         (view.plot_path, NAMED, "u v", {"order": "step", "by": "a", "limits": (0, 1)}, "name the kinds of"),
         (view.plot_strip, times(), "grok run", {"published": {"c": 1}}, "'c', .* none of the rows: a, b"),
         (view.plot_scatter, NAMED, "memorize grok", {"equals": True}, ENDS),
@@ -219,7 +225,7 @@ def test_what_would_be_drawn_wrong_is_refused(form, table, arguments, options, m
 
 
 def curves_of(table, **more):
-    return view.plot_curves(table, "step", "accuracy", kind="pair", limits=(0, 1), **more)
+    return view.plot_curves(table, "step", Axis("accuracy", limits=(0, 1)), kind="pair", **more)
 
 
 @pytest.mark.parametrize("n_seeds", [2, 5, 40])
@@ -252,7 +258,7 @@ def test_every_seed_is_a_thin_line_and_the_mean_a_thick_one():
 
 def test_columns_of_an_interval_make_the_band():
     table = POINTS.assign(low=POINTS["loss"] - 1, high=POINTS["loss"] + 1)
-    chart = view.plot_curves(table, "step", "loss", seed=None, interval=("low", "high"), limits=(0, 4))
+    chart = view.plot_curves(table, "step", Axis("loss", limits=(0, 4)), seed=None, interval=("low", "high"))
     corners = drawn(chart, "area")
     assert [4 - corner["y"] / 25 for corner in corners] == pytest.approx([2, 1, 0])
     assert [4 - corner["y2"] / 25 for corner in corners] == pytest.approx([4, 3, 2])
@@ -262,7 +268,7 @@ def test_columns_of_an_interval_make_the_band():
 
 
 def strip(table, **more):
-    return view.plot_strip(table, "grok", "run", limits=(0, 100), **more)
+    return view.plot_strip(table, Axis("grok", limits=(0, 100)), "run", **more)
 
 
 def test_marks_of_a_strip_stand_in_the_row_of_their_kind_with_students_interval_about_the_mean():
@@ -270,7 +276,7 @@ def test_marks_of_a_strip_stand_in_the_row_of_their_kind_with_students_interval_
     assert [mark["x"] for mark in marks] == times()["grok"].tolist()
     assert [mark["y"] for mark in marks] == [25] * 3 + [75] * 3
     expected = [findings.over_seeds(part.to_numpy()) for _, part in times().groupby("run")["grok"]]
-    chart = view.plot_strip(times(), "grok", "run", limits=(-100, 200))
+    chart = view.plot_strip(times(), Axis("grok", limits=(-100, 200)), "run")
     found = [(rule["x"] * 3 - 100, rule["x2"] * 3 - 100) for rule in drawn(chart, "rule")]
     assert found == [pytest.approx((f.low, f.high), abs=1e-2) for f in expected]
     middles = [tick["x"] * 3 - 100 + tick["width"] * 1.5 for tick in drawn(chart, "rect")]
@@ -288,7 +294,7 @@ def test_the_papers_values_of_kinds_stand_in_their_part_of_the_row(rows):
     tables = [times().assign(model=model) for model in ("tied", "free")]
     table = pd.concat(tables).rename(columns={"run": rows})
     paper = pd.DataFrame({rows: ["a", "b"], "model": ["free", "tied"], "grok": [50.0, 90.0]})
-    chart = view.plot_strip(table, "grok", rows, limits=(0, 100), by="model", published=paper)
+    chart = view.plot_strip(table, Axis("grok", limits=(0, 100)), rows, by="model", published=paper)
     marks = drawn(chart, "symbol")
     crosses = {(mark["x"], mark["y"]) for mark in marks if mark["shape"] == theme.PUBLISHED_SHAPE}
     ours = {mark["y"]: mark["shape"] for mark in marks if mark["shape"] != theme.PUBLISHED_SHAPE}
@@ -310,7 +316,9 @@ def test_a_run_that_was_given_up_is_an_open_mark_and_a_row_without_a_mark_stays(
 
 
 def scatter(**more):
-    return view.plot_scatter(times(), "memorize", "grok", limits=(0, 100), x_limits=(0, 100), **more)
+    return view.plot_scatter(
+        times(), Axis("memorize", limits=(0, 100)), Axis("grok", limits=(0, 100)), **more
+    )
 
 
 def test_marks_of_a_scatter_stand_at_their_two_numbers():
@@ -321,7 +329,7 @@ def test_marks_of_a_scatter_stand_at_their_two_numbers():
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_the_line_of_equals_runs_from_corner_to_corner(scale):
-    chart = view.plot_scatter(times(), "memorize", "grok", equals=True, scale=scale)
+    chart = view.plot_scatter(times(), Axis("memorize", scale), Axis("grok", scale), equals=True)
     assert [(point["x"], point["y"]) for point in drawn(chart, "line")] == [(0, 100), (100, 0)]
     assert all(mark["y"] < 100 - mark["x"] for mark in drawn(chart, "symbol"))  # grok > memorize
 
@@ -330,16 +338,16 @@ def test_the_line_of_equals_runs_from_corner_to_corner(scale):
 
 
 def test_each_bar_is_one_wide_about_its_rank():
-    marks = drawn(view.plot_bars(RANKS, "rank", "eigenvalue", limits=(0, 10)), "rect")
+    marks = drawn(view.plot_bars(RANKS, "rank", Axis("eigenvalue", limits=(0, 10))), "rect")
     assert [bar["height"] for bar in marks] == pytest.approx([90, 40, 10])
     assert [bar["x"] + bar["width"] / 2 for bar in marks] == pytest.approx([100 / 6, 50, 500 / 6], abs=0.5)
 
 
 def test_bars_begin_at_the_lower_end_of_a_logarithmic_axis():
     table = pd.DataFrame({"rank": [1, 2, 3], "eigenvalue": [100.0, 10.0, 1.0], "part": ["a", "b", "b"]})
-    chart = view.plot_bars(table, "rank", "eigenvalue", kind="part", scale="log", limits=(0.1, 100))
+    chart = view.plot_bars(table, "rank", Axis("eigenvalue", "log", (0.1, 100)), kind="part")
     assert [bar["height"] for bar in drawn(chart, "rect")] == pytest.approx([100, 200 / 3, 100 / 3])
-    free = drawn(view.plot_bars(table, "rank", "eigenvalue", scale="log"), "rect")
+    free = drawn(view.plot_bars(table, "rank", Axis("eigenvalue", "log")), "rect")
     assert all(bar["height"] > 0 for bar in free)  # the least one too
 
 
@@ -457,7 +465,7 @@ def test_panels_over_one_table_each_draw_their_own_column():
         {"rate": view.Choice([1, 2])},
         lambda data: view.panels(
             [
-                view.plot_curves(data, "step", column, kind="kind", names=["a"], limits=(0, 4))
+                view.plot_curves(data, "step", Axis(column, limits=(0, 4)), kind="kind", names=["a"])
                 for column in ("loss", "accuracy")
             ]
         ),
