@@ -31,7 +31,7 @@ GONE = {  # commands and options of earlier versions, and what takes their place
 }
 
 TOKENIZERS = Choice(["unicode", "text8"])
-LAYOUTS, COLORS = Choice(["neighbors", "pca"]), Choice(["kind", "cluster", "length"])
+LAYOUTS, COLORS = Choice(["neighbors", "pca"]), Choice(["kind", "region", "length"])
 MAPS = Choice(["orthonormal", "gaussian", "rademacher", "sparse", "hadamard", "pca", "repeat", "zeros"])
 
 

@@ -147,7 +147,6 @@ EXAMPLES: dict[str, Any] = {
     "pick_a_word.compared": lambda: {"before": rows(N_ROWS, D)},
     "pick_a_word.planes": lambda: [rows(2 * N_ROWS, 2).reshape(2, N_ROWS, 2)] * 2,
     "points": path,
-    "stress.points": lambda: rows(N_ROWS, 2),
     "replicates": lambda: rows(1).ravel(),
     "resampled.value": lambda: 0.5,
     "resampled.n": lambda: 5,

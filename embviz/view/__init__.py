@@ -10,8 +10,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "charts",
-        "embedding_maps",
         "explorers",
+        "maps",
         "player",
         "theme",
     ],
@@ -22,15 +22,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "forms": ["panels", "plot_bars", "plot_heat_map", "plot_scatter", "plot_strip"],
         "histograms": ["plot_histogram", "plot_ridges"],
         "paths": ["plot_path"],
-        "embedding_maps": [
-            "EmbeddingMap",
-            "SideBySide",
-            "embedding_map",
-            "pick_a_word",
-            "side_by_side",
-            "stress",
-        ],
-        "vocabulary_maps": ["VocabularyMap", "map_of", "map_of_neighbors"],
+        "maps": ["Map", "embedding_map", "map_of", "map_of_neighbors", "pick_a_word", "side_by_side"],
         "explorers": [
             "Choice",
             "Control",

@@ -106,8 +106,7 @@ def script(name: str) -> str:
 def map_script() -> str:
     """The map's drawing code in its own scope, after the explorers' code."""
     names = "{ drawMaps, renderMaps }"
-    code = script("embedding_maps.js") + script("vocabulary_maps.js")
-    return f"const {names} = (() => {{\n{code}\nreturn {names};\n}})();\n"
+    return f"const {names} = (() => {{\n{script('maps.js')}\nreturn {names};\n}})();\n"
 
 
 def style(*names: str) -> str:
@@ -142,7 +141,7 @@ def page_script(*, vega: bool = True) -> str:
 
 def page_style() -> str:
     """The styles of charts, explorers, players and maps."""
-    return style("explorer.css", "player.css", "embedding_maps.css")
+    return style("explorer.css", "player.css", "maps.css")
 
 
 def inert(spec: Mapping[str, Any]) -> str:

@@ -19,14 +19,13 @@ from embviz.corpora.tokens import token_kinds
 from embviz.imports import import_umap
 from embviz.view.charts import Axis, mirrored_bins
 from embviz.view.curves import plot_curves
-from embviz.view.embedding_maps import EmbeddingMap, SideBySide, pick_a_word
 from embviz.view.explorers import Choice, Explorer
 from embviz.view.forms import Form, panels, plot_heat_map, plot_strip
 from embviz.view.histograms import plot_histogram, plot_ridges
+from embviz.view.maps import Map, map_of, pick_a_word
 from embviz.view.pages import Page, cards, fold_table, heading, numbered_list, terms
 from embviz.view.paths import plot_path
 from embviz.view.theme import captioned
-from embviz.view.vocabulary_maps import map_of
 from embviz.words.reports import SHUFFLED, SpectrumReport
 from embviz.words.wordvectors import WordVectors
 
@@ -265,9 +264,7 @@ def _sections(report: Inspection) -> Iterator[Section]:
     )
 
 
-def map_vocabulary(
-    report: Inspection, n_mapped: int | None = N_MAPPED, *, progress: bool = False
-) -> EmbeddingMap:
+def map_vocabulary(report: Inspection, n_mapped: int | None = N_MAPPED, *, progress: bool = False) -> Map:
     """The map of a model's vocabulary, or of a sample: of each kind of token its first ones.
 
     Parameters
@@ -529,8 +526,8 @@ def comparison_page(found: Comparison) -> Page:
     return Page(parts, title=f"{first} and {second}")
 
 
-def map_moves(found: Comparison) -> SideBySide:
-    """A map with a slider from the first to the second, above the same of tokens in random order."""
+def map_moves(found: Comparison) -> Map:
+    """A map with a slider from the first to the second, beside the same of tokens in random order."""
     first, second = found.names
     moved = np.argsort(found.cosines, kind="stable")[: N_MOVED // 2]
     chosen = np.unique(np.concatenate([moved, np.arange(min(N_MOVED // 2, len(found.tokens)))]))

@@ -24,7 +24,7 @@ FAINT = "rgba(128, 128, 128, 0.35)"
 # Okabe and Ito's blue, vermilion, green and purple, then ink (black on white, white on black). All
 # pairs stay apart under protan, deutan and tritan vision; shape or dash goes with them all the same.
 CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK)
-# On a dark page the first two are faint where transparent: explorer.css and embedding_maps.js replace them.
+# On a dark page the first two are faint where transparent: explorer.css and maps.js replace them.
 ON_DARK = {"#0072B2": "#56B4E9", "#D55E00": "#E66100"}
 # Clusters, of which there may be many: six colours like Okabe and Ito's, the light ones darker so that they
 # stand out from a white page, and five shapes.

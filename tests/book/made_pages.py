@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from embviz.view import theme
-from embviz.view.embedding_maps import EmbeddingMap, SideBySide, embedding_map, pick_a_word, side_by_side
 from embviz.view.explorers import Choice, Explorer, Range
+from embviz.view.maps import Map, embedding_map, pick_a_word, side_by_side
 from embviz.view.pages import MIME
 from embviz.view.typesetting import typeset
 from tests.made_player import EVERY, make_player
@@ -80,7 +80,7 @@ def vectors(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(N_WORDS, 6)) * np.linspace(2, 0.5, 6)
 
 
-def made(seed: int) -> EmbeddingMap:
+def made(seed: int) -> Map:
     kinds = ["odd" if place % 2 else "even" for place in range(N_WORDS)]
     return embedding_map(
         vectors(seed),
@@ -94,7 +94,7 @@ def made(seed: int) -> EmbeddingMap:
     )
 
 
-def picked() -> SideBySide:
+def picked() -> Map:
     """A map over three states, the middle one first, with its null."""
     states = {f"step {step}": vectors(20 + step) for step in range(3)}
     return pick_a_word(

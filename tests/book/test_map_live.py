@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from embviz.view import EmbeddingMap, embedding_map
+from embviz.view import Map, embedding_map
 from tests.book.browser import tab, until
 from tests.book.widget_page import show_widget
 
@@ -18,9 +18,10 @@ MAP = "document.querySelector('#el').maps"
 
 
 @pytest.fixture
-def made() -> EmbeddingMap:
+def made() -> Map:
     vectors = np.random.default_rng(0).normal(size=(30, 4))
-    return embedding_map(vectors, [f"word{place}" for place in range(30)], focus="word5")
+    kinds = {"kind": [str(place % 5) for place in range(30)]}
+    return embedding_map(vectors, [f"word{place}" for place in range(30)], color=kinds, focus="word5")
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def around() -> str:
 
 
 @pytest.fixture
-def page(chromium: Browser, made: EmbeddingMap, around: str) -> Iterator[Page]:
+def page(chromium: Browser, made: Map, around: str) -> Iterator[Page]:
     with tab(chromium, "about:", viewport={"width": 900, "height": 800}, reduced_motion="reduce") as page:
         yield show_widget(page, made, around=around)
 
@@ -37,7 +38,7 @@ def page(chromium: Browser, made: EmbeddingMap, around: str) -> Iterator[Page]:
 def click(page: Page, word: str, *modifiers: str) -> None:
     find = f"(word) => {{ const {{ map, data }} = {MAP}.panels[0]; "
     find += "const box = map.canvas.getBoundingClientRect(); "
-    find += "const [x, y] = map.screen(0, data.index.get(word)); return [box.left + x, box.top + y]; }"
+    find += "const [x, y] = map.screen(data.index.get(word)); return [box.left + x, box.top + y]; }"
     x, y = page.evaluate(find, word)
     for key in modifiers:
         page.keyboard.down(key)
@@ -76,4 +77,4 @@ def test_a_map_that_is_drawn_before_it_is_seen_has_its_legend(page):
     assert symbols.count() == 0
     page.evaluate("document.querySelector('#box').hidden = false")
     symbols.first.wait_for()
-    assert symbols.count() == 5  # the clusters
+    assert symbols.count() == 5  # the kinds

@@ -106,5 +106,5 @@ def test_a_page_of_models_has_a_slider_and_a_heat_map_of_changes():
     other = {name: table + 0.01 for name, table in other.items()}
     page = view.comparison_page(compare(model, other))
     kinds = [type(part).__name__ for part in page.parts]
-    assert kinds.count("SideBySide") == 1
+    assert kinds.count("Map") == 1
     assert kinds.count("Explorer") == 1

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from embviz.view import Explorer, plot_scatter, save_page, theme
-from embviz.view.embedding_maps import embedding_map, side_by_side
+from embviz.view.maps import embedding_map, side_by_side
 from embviz.view.pages import MIME, SVG_LIMIT, image, vega_runtime
 from embviz.view.pictures import WIDGET
 from tests.made_player import make_player

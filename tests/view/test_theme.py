@@ -55,7 +55,7 @@ def test_transparent_marks_stand_out_on_the_dark_page(colour, share):
 
 
 def test_pages_and_maps_show_the_lighter_colours_on_a_dark_page():
-    chart, map_ = pages.style("explorer.css"), pages.script("embedding_maps.js")
+    chart, map_ = pages.style("explorer.css"), pages.script("maps.js")
     for colour, lighter in theme.ON_DARK.items():
         for attribute in ("fill", "stroke"):
             rule = f'[{attribute}="{colour}" i] {{ {attribute}: {lighter.lower()}; }}'
