@@ -86,12 +86,15 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def whole_file(path: str | os.PathLike[str], *, temporary: Path | None = None) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success flush it to disk and rename it into place.
 
     A reader sees the old file or the new one, never a part. On an error the temporary file is
     removed and `path` stays as it was. Two writers may race: the last rename wins, whole. What a
     killed process of this machine left half-written in the folder is removed first.
+
+    A single writer of many files may name the `temporary` path itself, always the same: what a kill
+    leaves there is overwritten, and no folder of thousands of files is searched for it.
 
     Raises
     ------
@@ -100,10 +103,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(path.parent)
-    # the suffix stays last, since writers such as numpy.save choose by it
-    name = f".{path.stem}.{os.getpid()}.{_this_place()}{secrets.token_hex(2)}{path.suffix}"
-    temporary = path.with_name(name)
+    if temporary is None:
+        remove_abandoned(path.parent)
+        # the suffix stays last, since writers such as numpy.save choose by it
+        name = f".{path.stem}.{os.getpid()}.{_this_place()}{secrets.token_hex(2)}{path.suffix}"
+        temporary = path.with_name(name)
     try:
         yield temporary
         with open(temporary, "rb+") as file:

@@ -8,10 +8,9 @@ require("torch", "torch", purpose="embviz.runs")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["log", "paths", "run", "sketches", "tensors", "writer"],
+    submodules=["run", "sketches", "tensors"],
     submod_attrs={
-        "log": ["DamagedRunError"],
-        "run": ["Run", "delete_run", "read_run"],
+        "run": ["DamagedRunError", "Run", "delete_run", "read_run"],
         "sketches": ["Sketch", "run_bytes"],
         "tensors": ["select_weights"],
     },

@@ -1,18 +1,21 @@
-"""A run on disk, which a kill at any moment leaves whole, readable and resumable.
+"""A run on disk, which a kill at any moment leaves whole and resumable, and which other tools can read.
 
-=====================================  ================================================================
-file                                   holds
-=====================================  ================================================================
-``run.json``                           the configuration, the sketch, versions; written once
-``weights/0000001000.safetensors``     the weights of one snapshot, or sketches of them; named by step
-``log.jsonl``                          a line per snapshot: step, metrics, SHA-256 of its weights
-``states/0000001000-SHA.safetensors``  the newest state to resume from, named by step and SHA-256
-``writer.lock``                        held by the one process that writes
-=====================================  ================================================================
+==================================  ===================================================================
+file                                holds
+==================================  ===================================================================
+``run.json``                        the configuration, the sketch, versions; written once
+``metrics.jsonl``                   a line per snapshot: step, metrics, SHA-256 of its weights, CRC-32
+``weights/0000001000.safetensors``  the weights of one snapshot in full, named by its step
+``sketches.bin``                    in a run of sketches: a row of numbers per snapshot, one after another
+``sketches.json``                   name, type and count of the numbers that a row holds of each tensor
+``state.pt``                        the newest state to resume from, for ``torch.load``
+``writer.lock``                     held by the one process that writes, whose number it names
+==================================  ===================================================================
 
-A snapshot counts once its line is in the log; its weights are flushed to disk by then. Weights without a line
-are what a kill left behind, and are overwritten. Lines are flushed with each state and at the end: a power
-cut, unlike a kill, may cost the last of them.
+A snapshot counts once its line is written, which comes last. When ``append`` returns, the weights are flushed
+to disk and the line is handed to the operating system, so that a kill costs nothing. Lines are flushed with
+each state and at the end: a power cut may cost the last of them. Weights without a line are what a kill left
+behind, and are overwritten.
 """
 
 from __future__ import annotations
@@ -20,49 +23,56 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import functools
 import hashlib
+import io
 import json
 import math
 import operator
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import safetensors
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from embviz import __version__
-from embviz.runs.log import (
-    DamagedRunError,
-    Line,
-    Metric,
-    clean_metrics,
-    count_members,
-    metrics_table,
-    opened,
-    read_log,
-    sealed,
-    verified,
-)
-from embviz.runs.paths import WeightPath, weight_path
-from embviz.runs.sketches import ALL, Projection, Sketch, distances, is_reference, relative_errors
-from embviz.runs.tensors import find_ties, flatten, matching, pack, unflatten
-from embviz.runs.writer import LOCK, PARTIAL, BusyRunError, WriterLock, flush_folder, naming, write_whole
+from embviz.runs.sketches import Projection, Sketch, is_reference
+from embviz.runs.tensors import find_ties, matching, pack, to_numpy, unpack
+from embviz.storage import BusyRunError, whole_file
 
-FORMAT = 2
-RUN, LOG, WEIGHTS, STATES = "run.json", "log.jsonl", "weights", "states"
-FULL = "full:"  # before the names of what a sketched run stores in full too
-VERSIONS = {  # of what decides the bits
-    "embviz": __version__,
-    "torch": str(torch.__version__),
-    "numpy": np.__version__,
-    "safetensors": safetensors.__version__,
-}
+FORMAT = 3
+RUN, METRICS, WEIGHTS, STATE = "run.json", "metrics.jsonl", "weights", "state.pt"
+SKETCHES, LAYOUT = "sketches.bin", "sketches.json"
+LOCK, PARTIAL = "writer.lock", "partial"
+COLUMNS = ("step", "member", "sha256", "crc32")  # which no metric may be called
+N_DIGITS = 64  # of a SHA-256
+
+Metric = float | Sequence[float]  # of one model, or of R models side by side
+
+
+class DamagedRunError(ValueError):
+    """A file of a run that is missing, cut short or altered; the message names it."""
+
+
+class Line(NamedTuple):
+    """A line of the metrics: a snapshot that is stored."""
+
+    step: int
+    metrics: dict[str, Metric]
+    sha256: str | None  # of the row and the file of its weights; None where none were stored
+    number: int  # of the snapshot among those with weights, from 1
+    end: int  # of the line, in bytes
+
+
+START = Line(-1, {}, None, 0, 0)
 
 
 class Run:
@@ -71,11 +81,10 @@ class Run:
     Attributes
     ----------
     folder : Path
-    config : what the run was opened with, after a round trip through JSON
+    config : dict
+        What the run was opened with, after a round trip through JSON.
     sketch : Sketch or None
         How weights are sketched; None: they are stored in full.
-    versions : dict of str
-        Of embviz and of the packages that decide the bits, when the run was made.
 
     Notes
     -----
@@ -100,25 +109,36 @@ class Run:
     ([1, 2, 3, 4], (4, 2, 3), ['step', 'loss'])
     """
 
-    def __init__(self, folder: Path, lock: WriterLock | None = None) -> None:
+    def __init__(self, folder: Path, lock: FileLock | None = None) -> None:
         self.folder, self._lock = folder, lock
-        content = _read_run_file(folder / RUN)
-        self.config, self.versions = content["config"], content["versions"]
+        content = _read_json(folder / RUN)
+        if content["format"] != FORMAT:
+            raise DamagedRunError(
+                f"{folder} was recorded by an embviz that stored runs otherwise (format {content['format']}, "
+                f"now {FORMAT}), and can't be read any more: delete it, and record the run again"
+            )
+        self.config = content["config"]
         self.sketch = Sketch(**content["sketch"]) if content["sketch"] else None
-        self._lines = read_log(folder / LOG)
+        self._lines = _read_lines(folder / METRICS)
+        self._n_members = _count_members(self._lines)
         self._projections: dict[tuple[object, ...], Projection] = {}
 
     @classmethod
     def open(
-        cls, folder: str | os.PathLike[str], *, config: Any = None, sketch: int | Sketch | None = None
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        config: Mapping[str, Any] | None = None,
+        sketch: int | Sketch | None = None,
     ) -> Run:
         """Start a run in a new or empty folder, or go on with the run that is there.
 
         Parameters
         ----------
         folder : path
-        config : anything JSON can say, optional
-            What the run depends on: configuration, seeds, checksums of data.
+        config : dict that JSON can hold, optional
+            What the run depends on: configuration, seeds, checksums of data. A run that is there must have
+            been opened with the same.
         sketch : int or Sketch, optional
             Numbers to store of a tensor, a random projection that keeps distances; by default all. A few
             snapshots are stored in full too, unless ``Sketch(256, full=False)`` leaves them out;
@@ -126,37 +146,35 @@ class Run:
 
         Raises
         ------
-        ValueError
-            If the folder holds a run of another configuration or sketch (names the first difference) or
-            other files, or the configuration isn't JSON.
         BusyRunError
             If another process is writing it; names the process.
         DamagedRunError
-            If ``run.json`` or the log is damaged.
-        OSError
-            If the disk is full or refuses; names the file.
+            If a file is damaged, or of an older format.
         """
-        path, config = Path(folder).absolute(), _as_json({} if config is None else config)
-        sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
+        path, sketch = Path(folder).absolute(), Sketch(sketch) if isinstance(sketch, int) else sketch
+        config = json.loads(json.dumps(config or {}, allow_nan=False))
         path.mkdir(parents=True, exist_ok=True)
-        begun = {LOCK, PARTIAL, WEIGHTS, STATES, LOG}  # by a kill in the midst of making a run
+        begun = (LOCK, PARTIAL, WEIGHTS)  # beside empty files, by a kill in the midst of making a run
         foreign = sorted(
-            file.name
-            for file in path.iterdir()
-            if file.name not in begun or (file.name == LOG and file.stat().st_size)
+            f.name for f in path.iterdir() if f.name not in begun and (f.is_dir() or f.stat().st_size)
         )
-        if foreign and not (path / RUN).exists():
+        if foreign and not is_run(path):
             raise ValueError(
                 f"{path} holds other files ({', '.join(foreign[:3])}) and no {RUN}: choose an empty folder"
             )
-        lock = WriterLock(path)
+        lock = _lock(path)
         try:
-            for left in [path / PARTIAL, *_states(path)[:-1]]:  # by a kill
-                left.unlink(missing_ok=True)
-            if not (path / RUN).exists():
+            (path / PARTIAL).unlink(missing_ok=True)  # a kill left it
+            if not is_run(path):
                 _begin(path, config, sketch)
             run = cls(path, lock)
-            run._require_same(config, sketch)
+            there, now = {"sketch": run.sketch, **run.config}, {"sketch": sketch, **config}
+            for key in there | now:
+                if (one := there.get(key, "absent")) != (other := now.get(key, "absent")):
+                    raise ValueError(
+                        f"{path} holds a run of another configuration: {key} is {one} there and {other} now. "
+                        "Choose another folder, or open it as it was to go on with it"
+                    )
         except BaseException:
             lock.release()
             raise
@@ -168,10 +186,17 @@ class Run:
         return [line.step for line in self._lines]
 
     @property
-    def names(self) -> list[str]:
-        """Names of the tensors of the first snapshot."""
-        step = self._first_with_weights()
-        return list(self._read(step)[0]["names"]) if step is not None else []
+    def stored_steps(self) -> list[int]:
+        """Those of snapshots with weights."""
+        return [line.step for line in self._lines if line.sha256]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the tensors of the first of these, as they were in training; tied ones once."""
+        if self.stored_steps and self.sketch:
+            return {name: tuple(shape) for name, shape in self._layout["shapes"].items()}
+        first = next((line for line in self._lines if line.sha256), START)
+        return {name: tuple(tensor.shape) for name, tensor in self._read(first)[1].items()}
 
     # --- writing ------------------------------------------------------------------------------------
 
@@ -181,7 +206,7 @@ class Run:
         weights: Mapping[str, Tensor] | nn.Module,
         metrics: Mapping[str, Metric | Tensor] | None = None,
     ) -> None:
-        """Store a snapshot; when this returns, a kill can't harm it.
+        """Store a snapshot; when this returns, a kill can't harm it. Where it raises, nothing is stored.
 
         Parameters
         ----------
@@ -189,47 +214,36 @@ class Run:
             Updates made so far, from 0; above that of every earlier snapshot.
         weights : mapping from name to Tensor, or a model
             Of a model its ``state_dict``. Tensors may share memory: tied ones come back tied. May be empty.
+            NaN and infinity are refused. In a run of sketches all snapshots have the same tensors.
         metrics : mapping from name to number or list of R numbers, optional
             Scalars and 1-D arrays of numpy or torch will do.
-
-        Raises
-        ------
-        ValueError
-            If the step doesn't increase, a metric or weight is NaN or infinite or can't be stored, or the
-            run isn't open for writing. Nothing is stored.
-        OSError
-            If the disk is full or refuses. Nothing is stored, earlier snapshots stay.
         """
         self._require_writer()
         step = operator.index(step)
-        if step < 0 or (self._lines and step <= self._lines[-1].step):
+        if step <= self._last.step:
             raise ValueError(
-                f"step {step} does not come after {self._lines[-1].step if self._lines else 'the start'}: "
-                "steps count updates and increase; to go back, truncate the run first (-1: all of it)"
+                f"step {step} does not come after {self._last.step}: steps count updates and increase; "
+                "to go back, truncate the run first (-1: all of it)"
             )
+        clean = _clean_metrics(metrics or {}, self._n_members)
+        row, file = self._encode(step, weights)
+        sha256 = hashlib.sha256(row + file).hexdigest() if row or file else None
+        line = _sealed({"step": step, **clean, "sha256": sha256})
+        number, end = self._last.number, self._last.end
         try:
-            clean = clean_metrics(metrics or {}, count_members(self._lines))
-            data = self._pack(weights, step)
-        except ValueError as error:
-            raise ValueError(f"the snapshot of step {step} was not stored: {error}") from error
-        if data is not None:
-            write_whole(self._weights_path(step), data, self.folder / PARTIAL)
-        sha256 = None if data is None else hashlib.sha256(data).hexdigest()
-        line = sealed({"step": step, "metrics": clean, "sha256": sha256})
-        log, end = self.folder / LOG, self._log_end
-        try:
-            with naming(log), open(log, "r+b") as file:
-                file.seek(end)
-                file.truncate()
-                file.write(line)
+            if file:
+                self._write(self._weights_path(step), file)
+            if row:
+                _extend(self.folder / SKETCHES, number * len(row), row, flush=True)
+            _extend(self.folder / METRICS, end, line)
         except BaseException:
-            os.truncate(log, end)
             self._weights_path(step).unlink(missing_ok=True)  # the room may be needed
             raise
-        self._lines.append(Line(step, clean, sha256, end + len(line)))
+        self._lines.append(Line(step, clean, sha256, number + (sha256 is not None), end + len(line)))
+        self._n_members = self._n_members or _count_members(self._lines[-1:])
 
     def save_state(self, step: int, state: Any) -> None:
-        """Replace the state to resume from, whole.
+        """Replace the state to resume from, whole; where this raises, the state before stays.
 
         Parameters
         ----------
@@ -237,52 +251,43 @@ class Run:
             Updates made so far.
         state : tensors, numbers and text in dicts, lists and tuples
             Whatever training needs to go on: ``state_dict()`` of model and optimizer, states of generators.
-
-        Raises
-        ------
-        ValueError, OSError
-            As :meth:`append`. The state before stays.
         """
         self._require_writer()
-        step = operator.index(step)
-        encoded, tensors = flatten(state)
-        ties = find_ties(tensors)
-        unique = {name: tensors[name] for name in dict.fromkeys(ties.values())}
-        last = self._lines[-1].step if self._lines else None
-        data = pack(unique, {"step": step, "snapshot": last, "names": ties, "state": encoded})
-        self._flush_log()  # a state must never be later than its log
-        path = self.folder / STATES / f"{step:010d}-{hashlib.sha256(data).hexdigest()}.safetensors"
-        write_whole(path, data, self.folder / PARTIAL)
-        flush_folder(path.parent)
-        for old in _states(self.folder):
-            if old != path:
-                old.unlink()
+        archive = io.BytesIO()
+        torch.save(_plain({"step": step, "snapshot": self._last.step, "state": state}), archive)
+        # torch.save writes a ZIP archive, whose comment, at its end, may be anything: here its own checksum
+        archive.seek(-2, io.SEEK_END)
+        archive.write(N_DIGITS.to_bytes(2, "little"))
+        archive.write(hashlib.sha256(archive.getbuffer()).hexdigest().encode())
+        self._flush()  # a state must never be later than its log
+        self._write(self.folder / STATE, archive.getbuffer())
 
     def truncate(self, after_step: int) -> None:
-        """Drop snapshots and states later than `after_step`; -1: all of them.
-
-        Raises
-        ------
-        ValueError, OSError
-            If the run isn't open for writing, or the disk refuses.
-        """
+        """Drop snapshots and states later than `after_step`; -1: all of them."""
         self._require_writer()
-        for path in _states(self.folder):
-            if int(path.name.partition("-")[0]) > after_step:
-                path.unlink()  # first: a state must never be later than its log
+        state = self.folder / STATE
+        # first, since a state must never be later than its log; "meta" reads no tensor
+        if state.exists() and (
+            after_step < 0 or torch.load(state, map_location="meta", weights_only=True)["step"] > after_step
+        ):
+            state.unlink()
         kept = [line for line in self._lines if line.step <= after_step]
         dropped, self._lines = self._lines[len(kept) :], kept
         if dropped:
-            os.truncate(self.folder / LOG, self._log_end)
-            self._flush_log()
+            os.truncate(self.folder / METRICS, self._last.end)
+            self._flush()
+        if dropped and self.sketch:
+            n_bytes = self._last.number * self._row_type.itemsize if self._last.number else 0
+            os.truncate(self.folder / SKETCHES, n_bytes)
         for line in dropped:
             self._weights_path(line.step).unlink(missing_ok=True)
+        self._n_members = _count_members(kept)
 
     def close(self) -> None:
         """Free the run for another writer; this one can read on."""
-        if self._lock is not None and self._lock.held:
+        if self._lock is not None and self._lock.is_locked:
             with contextlib.suppress(FileNotFoundError):  # it may have been moved meanwhile
-                self._flush_log()
+                self._flush()
             self._lock.release()
         self._lock = None
 
@@ -300,31 +305,29 @@ class Run:
         Where metrics are lists of R numbers there are R rows a snapshot, told apart by ``member``
         (0 to R - 1); numbers are repeated. A metric that a snapshot doesn't have is NaN there.
         """
-        return metrics_table(self._lines)
+        n = self._n_members or 1
+        columns = {"step": np.repeat(np.array(self.steps, dtype=np.int64), n)}
+        if self._n_members:
+            columns["member"] = np.tile(np.arange(n), len(self._lines))
+        for name in dict.fromkeys(name for line in self._lines for name in line.metrics):
+            values = [line.metrics.get(name, math.nan) for line in self._lines]
+            columns[name] = np.array([v if isinstance(v, list) else [v] * n for v in values]).ravel()
+        return pd.DataFrame(columns)
 
     def weights(self, step: int) -> dict[str, Tensor]:
         """What was stored of the weights at `step`, on the CPU: the tensors, or sketches of them.
 
-        Raises
-        ------
-        ValueError
-            If there is no snapshot of that step; names the nearest.
-        DamagedRunError
-            If the file is missing, cut short or altered.
+        What is missing or was altered since raises :class:`DamagedRunError`.
         """
-        header, tensors = self._read(step)
-        return {name: tensors[first] for name, first in header["names"].items()}
+        place = bisect.bisect_left(self._lines, step, key=operator.attrgetter("step"))
+        if place == len(self._lines) or self._lines[place].step != step:
+            near = " and ".join(str(line.step) for line in self._lines[max(place - 1, 0) : place + 1])
+            raise ValueError(f"{self.folder} has no snapshot of step {step}; the nearest: {near or 'none'}")
+        ties, kept = self._read(self._lines[place])
+        return {name: kept[first] for name, first in ties.items()}
 
     def tensor(self, name: str) -> np.ndarray:
-        """One tensor at all snapshots, (S, ...), or its sketches, (S, P); bfloat16 as float32.
-
-        Raises
-        ------
-        ValueError
-            If there is no tensor of that name (says what is near), or its shape changes.
-        DamagedRunError
-            As :meth:`weights`.
-        """
+        """One tensor at all snapshots, (S, ...), or its sketches, (S, P); bfloat16 as float32."""
         return self.tensors([name])[name]
 
     def tensors(
@@ -339,17 +342,15 @@ class Run:
         sketch : Sketch, optional
             Read sketches of tensors that were stored in full.
         """
-        steps = [line.step for line in self._lines if line.sha256 is not None]
-        chosen = self.names if names is None else matching(self.names, names)
+        steps = self.stored_steps
+        known = list(self.weights(steps[0])) if steps else []
+        chosen = known if names is None else matching(known, names)
         arrays: dict[str, np.ndarray] = {}
         for place, step in enumerate(steps):
             weights = self.weights(step)
             for name in chosen:
-                if name not in weights:
-                    raise ValueError(f"{self.folder} has no {name!r} at step {step}, which it has before")
-                row = _as_array(
-                    weights[name] if sketch is None else self._project(name, weights[name], sketch)
-                )
+                tensor = weights[name]
+                row = to_numpy(tensor if sketch is None else self._project(name, tensor, sketch))
                 if place == 0:
                     arrays[name] = np.empty((len(steps), *row.shape), row.dtype)
                 if row.shape != arrays[name].shape[1:]:
@@ -360,83 +361,22 @@ class Run:
                 arrays[name][place] = row
         return arrays
 
-    def path(self, name: str) -> WeightPath:
-        """The path of one tensor, with its losses: what :func:`embviz.trajectories.trace` draws.
-
-        Losses are the metric "loss", the mean over members, between two snapshots that have it by a straight
-        line. Three snapshots are needed.
-        """
-        return self.paths([name])[name]
-
-    def paths(
-        self, names: str | Sequence[str] | None = None, *, sketch: int | Sketch | None = None
-    ) -> dict[str, WeightPath]:
-        """Paths of tensors by name, by default of all matrices; parameters as of :meth:`tensors`."""
-        sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
-        steps = np.array([line.step for line in self._lines if line.sha256 is not None])
-        losses = self._losses(steps)
-        chosen = self._matrices() if names is None else names
-        rows = self.tensors(chosen, sketch=sketch)
-        return {name: weight_path(name, array, steps, losses) for name, array in rows.items()}
-
-    def distortion(self) -> pd.DataFrame:
-        """How far the sketches are off, measured on the run itself: between the few snapshots stored in full.
-
-        Returns
-        -------
-        DataFrame, one row per tensor and one, called "(all)", for all side by side
-            ``tensor``; ``n_weights``; ``n_numbers`` kept of them; ``n_pairs`` of snapshots, those without
-            any distance left out; ``median``, ``q95`` and ``worst`` of the relative error of a pair's
-            distance, ``abs(sketched / true - 1)``: 0 where all numbers are kept, NaN where there is no pair.
-
-        Raises
-        ------
-        ValueError
-            If no snapshot is stored in full (``Sketch(full=False)``).
-        """
-        if self.sketch is not None and not self.sketch.full:
-            raise ValueError(
-                f"{self.folder} stores no snapshot in full, so its distortion cannot be measured: distances "
-                f"of {self.sketch.size} numbers are off by about {(2 * self.sketch.size) ** -0.5:.1%}"
-            )
-        numbers = range(1, len(self._lines) + 1)
-        steps = [step for number, step in zip(numbers, self.steps, strict=True) if is_reference(number)]
-        read = [self._read(step) for step in (steps if self.sketch else steps[:1])]
-        rows: list[tuple[Any, ...]] = []
-        squares = np.zeros((2, len(read) * (len(read) - 1) // 2))  # of all tensors
-        for name, shape in read[0][0]["shapes"].items() if read else ():
-            kept = [_as_array(tensors[name]).ravel() for _, tensors in read]
-            n_weights, whole = math.prod(shape), f"{FULL}{name}" not in read[0][1]
-            full = kept if whole else [_as_array(tensors[f"{FULL}{name}"]).ravel() for _, tensors in read]
-            pairs = np.stack([distances(full), distances(kept)])  # (2, pairs)
-            squares += pairs**2
-            rows.append((name, n_weights, kept[0].size, *relative_errors(*pairs, whole=whole)))
-        n_weights, n_numbers = (sum(row[column] for row in rows) for column in (1, 2))
-        whole = n_weights == n_numbers
-        rows.append((ALL, n_weights, n_numbers, *relative_errors(*np.sqrt(squares), whole=whole)))
-        columns = ["tensor", "n_weights", "n_numbers", "n_pairs", "median", "q95", "worst"]
-        return pd.DataFrame(rows, columns=columns)
-
     def load_state(self) -> tuple[int, Any] | None:
-        """Step and content of the newest state, or None where none was saved.
-
-        Raises
-        ------
-        DamagedRunError
-            If the file is cut short or altered, or the log lacks a snapshot before it.
-        """
-        if not (states := _states(self.folder)):
+        """Step and content of the newest state, on the CPU, or None where none was saved."""
+        path = self.folder / STATE
+        if not path.exists():
             return None
-        step, sha256 = states[-1].stem.split("-")
-        header, tensors = verified(states[-1], sha256)
+        data = path.read_bytes()
+        if hashlib.sha256(data[:-N_DIGITS]).hexdigest().encode() != data[-N_DIGITS:]:
+            raise DamagedRunError(f"{path} was altered or cut short: restore it from a copy, or delete it")
+        stored = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         # a reader may have opened the log before this state was saved
-        if self._lock is not None and header["snapshot"] not in {None, *self.steps}:
+        if self._lock is not None and stored["snapshot"] not in {START.step, *self.steps}:
             raise DamagedRunError(
-                f"{self.folder / LOG} lacks the snapshot of step {header['snapshot']}, which the state comes "
-                "after: restore it from a copy, or delete the state"
+                f"{self.folder / METRICS} lacks the snapshot of step {stored['snapshot']}, which the state "
+                "comes after: restore it from a copy, or delete the state"
             )
-        tied = {name: tensors[first] for name, first in header["names"].items()}
-        return int(step), unflatten(header["state"], tied)
+        return stored["step"], stored["state"]
 
     def __repr__(self) -> str:
         steps = f", steps {self.steps[0]} to {self.steps[-1]}" if self._lines else ""
@@ -446,61 +386,85 @@ class Run:
     # --- steps of the above -------------------------------------------------------------------------
 
     @property
-    def _log_end(self) -> int:
-        return self._lines[-1].end if self._lines else 0
+    def _last(self) -> Line:
+        return self._lines[-1] if self._lines else START
+
+    @functools.cached_property
+    def _layout(self) -> dict[str, Any]:
+        """Of a row of sketches: ties, a (name, type, count) per tensor, and the shapes that tensors had."""
+        return _read_json(self.folder / LAYOUT)
+
+    @property
+    def _row_type(self) -> np.dtype:
+        return np.dtype([tuple(field) for field in self._layout["row"]])
 
     def _weights_path(self, step: int) -> Path:
         return self.folder / WEIGHTS / f"{step:010d}.safetensors"
 
-    def _first_with_weights(self) -> int | None:
-        return next((line.step for line in self._lines if line.sha256 is not None), None)
+    def _has_file(self, number: int) -> bool:
+        """Whether snapshot `number` is stored in full."""
+        return self.sketch is None or (self.sketch.full and is_reference(number))
 
     def _require_writer(self) -> None:
-        if self._lock is None or not self._lock.held:
+        if self._lock is None or not self._lock.is_locked:
             raise ValueError(
                 f"{self.folder} is open for reading only, closed, or another process's: open it by Run.open"
             )
 
-    def _require_same(self, config: Any, sketch: Sketch | None) -> None:
-        asked = {"config": config, "sketch": sketch and dataclasses.asdict(sketch)}
-        stored = {"config": self.config, "sketch": self.sketch and dataclasses.asdict(self.sketch)}
-        if difference := next(_differences(stored, asked), None):
-            raise ValueError(
-                f"{self.folder} holds a run of another configuration: {difference}. Choose another folder, "
-                "or open it as it was to go on with it"
-            )
+    def _write(self, path: Path, data: bytes | memoryview) -> None:
+        with whole_file(path, temporary=self.folder / PARTIAL) as temporary, open(temporary, "wb") as file:
+            file.write(data)
 
-    def _flush_log(self) -> None:
-        flush_folder(self.folder / WEIGHTS)
-        with open(self.folder / LOG, "r+b") as file, naming(self.folder / LOG):
+    def _flush(self) -> None:
+        """Let what was appended outlast a power cut."""
+        if sys.platform != "win32":  # where folders can't be opened
+            folder = os.open(self.folder / WEIGHTS, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+        with open(self.folder / METRICS, "r+b") as file:
             os.fsync(file.fileno())
 
-    def _pack(self, weights: Mapping[str, Tensor] | nn.Module, step: int) -> bytes | None:
+    def _encode(self, step: int, weights: Mapping[str, Tensor] | nn.Module) -> tuple[bytes, bytes]:
+        """A snapshot's row of sketches, and its file of weights in full; what it has not is empty."""
         if isinstance(weights, nn.Module):
             weights = {n.replace("_orig_mod.", ""): tensor for n, tensor in weights.state_dict().items()}
         if not weights:
-            return None
+            return b"", b""
         ties = find_ties(weights)
-        unique = {name: weights[name] for name in dict.fromkeys(ties.values())}
-        shapes = {name: list(tensor.shape) for name, tensor in unique.items()}
-        stored = unique
+        full = kept = {name: weights[name] for name in dict.fromkeys(ties.values())}
         if self.sketch is not None:
-            size = self.sketch.size  # what is no larger stays as it is
-            stored = {
+            kept = {
                 name: self._project(name, tensor, self.sketch)
-                if tensor.is_floating_point() and tensor.numel() > size
+                if tensor.is_floating_point() and tensor.numel() > self.sketch.size
                 else tensor
-                for name, tensor in unique.items()
+                for name, tensor in full.items()
             }
-            if self.sketch.full and is_reference(len(self._lines) + 1):
-                stored |= {
-                    f"{FULL}{name}": tensor
-                    for name, tensor in unique.items()
-                    if stored[name].numel() < tensor.numel()
-                }
-        for name, tensor in stored.items():
-            _require_finite(name, tensor)
-        return pack(stored, {"step": step, "names": ties, "shapes": shapes})
+        for name, tensor in kept.items():
+            # eight-bit floats can't be asked
+            finite = torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor)
+            if not finite.all():
+                raise ValueError(
+                    f"the snapshot of step {step} was not stored: {name!r} is NaN or infinite in "
+                    f"{(~finite).sum()} of {finite.numel()} places"
+                )
+        file = pack(full, ties) if self._has_file(self._last.number + 1) else b""
+        if self.sketch is None:
+            return b"", file
+        arrays = {name: to_numpy(tensor) for name, tensor in kept.items()}
+        layout = {
+            "names": ties,
+            "row": [[name, array.dtype.str, array.size] for name, array in arrays.items()],
+            "shapes": {name: list(tensor.shape) for name, tensor in full.items()},
+        }
+        if self._last.number == 0:
+            self._write(self.folder / LAYOUT, _sealed(layout))
+            self._layout = layout
+        elif layout != self._layout:
+            raise ValueError(
+                f"the snapshot of step {step} was not stored: {self.folder} holds sketches of other tensors, "
+                "or of other shapes, and a row has one layout: start another run"
+            )
+        return b"".join(array.tobytes() for array in arrays.values()), file
 
     @torch.no_grad()
     def _project(self, name: str, tensor: Tensor, sketch: Sketch) -> Tensor:
@@ -509,32 +473,35 @@ class Run:
             self._projections[key] = sketch.projection(name, tensor.shape, tensor.device)
         return self._projections[key](tensor)
 
-    def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        place = bisect.bisect_left(self._lines, step, key=operator.attrgetter("step"))
-        if place == len(self._lines) or self._lines[place].step != step:
-            near = " and ".join(str(line.step) for line in self._lines[max(place - 1, 0) : place + 1])
-            raise ValueError(f"{self.folder} has no snapshot of step {step}; the nearest: {near or 'none'}")
-        sha256 = self._lines[place].sha256
-        return (
-            ({"names": {}, "shapes": {}}, {})
-            if sha256 is None
-            else verified(self._weights_path(step), sha256)
-        )
+    def _read(self, line: Line) -> tuple[dict[str, str], dict[str, Tensor]]:
+        """A snapshot's ties, and what is kept of its tensors; what was altered since is refused."""
+        if line.sha256 is None:
+            return {}, {}
+        row, file, path = b"", b"", self._weights_path(line.step)
+        if self.sketch is not None:
+            n_bytes = self._row_type.itemsize
+            with open(self.folder / SKETCHES, "rb") as rows:
+                rows.seek((line.number - 1) * n_bytes)
+                row = rows.read(n_bytes)
+        if self._has_file(line.number):
+            file = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(row + file).hexdigest() != line.sha256:
+            where = f"{self.folder / SKETCHES}, or {path.name}," if row else path
+            raise DamagedRunError(
+                f"{where} is missing, or was altered or cut short: restore it from a copy, or truncate the "
+                "run before it"
+            )
+        if self.sketch is None:
+            return unpack(file)
+        values, shapes = np.frombuffer(row, self._row_type)[0], self._layout["shapes"]
+        kept = {name: torch.from_numpy(values[name].copy()) for name, *_ in self._layout["row"]}
+        whole = {
+            name: t.view(shapes[name]) for name, t in kept.items() if t.numel() == math.prod(shapes[name])
+        }
+        return self._layout["names"], kept | whole
 
-    def _matrices(self) -> list[str]:
-        step = self._first_with_weights()
-        shapes = self._read(step)[0]["shapes"] if step is not None else {}
-        return [name for name, shape in shapes.items() if len(shape) > 1] or list(shapes)
 
-    def _losses(self, steps: np.ndarray) -> np.ndarray | None:
-        table = self.metrics()
-        if "loss" not in table:
-            return None
-        known = table.groupby("step")["loss"].mean().dropna()
-        return np.interp(steps, known.index, known) if len(known) else None
-
-
-# --- opening ----------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
@@ -545,7 +512,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     FileNotFoundError
         If the folder holds no run.
     DamagedRunError
-        If ``run.json`` or a line of the log is damaged. Weights are verified when they are read.
+        If ``run.json`` or a line of the metrics is damaged. Weights are verified when they are read.
     """
     path = Path(folder).absolute()
     if not is_run(path):
@@ -566,7 +533,7 @@ def delete_run(folder: str | os.PathLike[str]) -> bool:
     if not is_run(path):
         return False
     try:
-        lock = WriterLock(path)
+        lock = _lock(path)
     except BusyRunError:
         return False
     try:
@@ -577,65 +544,124 @@ def delete_run(folder: str | os.PathLike[str]) -> bool:
     return True
 
 
+def _lock(folder: Path) -> FileLock:
+    """The right to write in a folder, which ends with its process, however that ends, and is no child's."""
+    lock = FileLock(folder / LOCK, blocking=False, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        number = "?"
+        with contextlib.suppress(OSError):  # on Windows a locked file can't be read
+            number = (folder / LOCK).read_text(encoding="utf-8")
+        who = "this process: close that Run" if number == str(os.getpid()) else f"process {number}: end it"
+        raise BusyRunError(f"{folder} is being written by {who}, or read it: read_run") from error
+    with contextlib.suppress(OSError):  # for the message above only
+        (folder / LOCK).write_text(str(os.getpid()), encoding="utf-8")
+    return lock
+
+
 def _begin(folder: Path, config: Any, sketch: Sketch | None) -> None:
-    for name in (WEIGHTS, STATES):
-        (folder / name).mkdir(exist_ok=True)
-    (folder / LOG).touch()
-    content = {
-        "format": FORMAT,
-        "config": config,
-        "sketch": sketch and dataclasses.asdict(sketch),
-        "versions": VERSIONS,
-    }
-    write_whole(folder / RUN, sealed(content), folder / PARTIAL)  # from here on it is a run
-    flush_folder(folder)
+    (folder / WEIGHTS).mkdir(exist_ok=True)
+    for name in (METRICS, SKETCHES) if sketch else (METRICS,):
+        (folder / name).touch()
+    about = {"format": FORMAT, "config": config, "sketch": sketch and dataclasses.asdict(sketch)}
+    versions = {"embviz": __version__, "torch": str(torch.__version__)}
+    with whole_file(folder / RUN, temporary=folder / PARTIAL) as temporary, open(temporary, "wb") as file:
+        file.write(_sealed({**about, **versions}))  # from here on it is a run
 
 
-def _states(folder: Path) -> list[Path]:
-    """Files of states by step, the newest last."""
-    return sorted((folder / STATES).glob("[0-9]*.safetensors"))
-
-
-def _as_json(config: Any) -> Any:
-    """`config` after a round trip through JSON: tuples are lists, keys are text."""
+def _extend(path: Path, end: int, data: bytes, *, flush: bool = False) -> None:
+    """Write `data` after the first `end` bytes, where a kill may have left some; it is all there or not."""
     try:
-        return json.loads(json.dumps(config, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f"a run's configuration must be JSON, {error}: use dataclasses.asdict, str or tolist()"
-        ) from error
+        with open(path, "r+b") as file:
+            file.truncate(end)
+            file.seek(end)
+            file.write(data)
+            if flush:
+                file.flush()
+                os.fsync(file.fileno())
+    except BaseException as error:
+        os.truncate(path, end)
+        if isinstance(error, OSError) and error.filename is None:  # writing leaves it out
+            error.filename = str(path)
+        raise
 
 
-def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
-    """Sentences such as ``config.seed is 0 there and 1 now``, one a leaf in which two JSON values differ."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in dict.fromkeys([*old, *new]):
-            yield from _differences(
-                old.get(key, "absent"), new.get(key, "absent"), f"{name}.{key}".lstrip(".")
+def _sealed(record: dict[str, Any]) -> bytes:
+    """A line of JSON that ends with the checksum of what comes before."""
+    body = json.dumps(record, allow_nan=False)[:-1].encode()
+    return body + b', "crc32": %d}\n' % zlib.crc32(body)
+
+
+def _unsealed(line: bytes) -> dict[str, Any]:
+    """The record of a line; ValueError if the line is not as it was written."""
+    body, _, checksum = line.rstrip(b"\n").rpartition(b', "crc32": ')
+    if checksum != b"%d}" % zlib.crc32(body):
+        raise ValueError("it does not match its checksum")
+    record: dict[str, Any] = json.loads(body + b"}")
+    return record
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return _unsealed(path.read_bytes())
+    except ValueError as error:
+        raise DamagedRunError(f"{path} is damaged: {error}") from error
+
+
+def _read_lines(path: Path) -> list[Line]:
+    """The committed snapshots; a last line that has no end yet is not one of them."""
+    lines: list[Line] = []
+    end = number = 0
+    for place, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            record = _unsealed(line)
+        except ValueError as error:
+            raise DamagedRunError(f"{path}: line {place} is damaged: {error}") from error
+        step, sha256 = record.pop("step"), record.pop("sha256")
+        end, number = end + len(line) + 1, number + (sha256 is not None)
+        lines.append(Line(step, record, sha256, number, end))
+    return lines
+
+
+def _plain(state: Any) -> Any:
+    """A state in plain types, which are loaded without running any code.
+
+    Pickle writes two strings that are one object otherwise than two that are equal, which differs in a run
+    that was resumed. Interned, equal states have equal bytes.
+    """
+    if isinstance(state, Mapping):
+        return {_plain(key): _plain(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return (tuple if isinstance(state, tuple) else list)(map(_plain, state))
+    if isinstance(state, Tensor):
+        return state.detach()
+    for kind in (bool, int, float):
+        if isinstance(state, kind):
+            return kind(state)
+    if state is None or isinstance(state, str):
+        return state and sys.intern(str(state))
+    raise ValueError(f"a state holds tensors, numbers and text, not {state!r}: convert it")
+
+
+def _clean_metrics(metrics: Mapping[str, Any], n_members: int | None) -> dict[str, Metric]:
+    """Finite numbers, and lists of finite numbers with the same length as in earlier snapshots."""
+    clean: dict[str, Metric] = {}
+    for name, value in metrics.items():
+        array = np.asarray(value.tolist() if hasattr(value, "tolist") else value)
+        n_members = n_members or array.size if array.ndim else n_members
+        if name in COLUMNS or array.dtype.kind not in "iuf" or array.shape not in ((), (n_members,)):
+            raise ValueError(
+                f"metric {name!r} is {value!r}: give a number, or a list of as many as before, and a name "
+                f"other than {', '.join(COLUMNS)}"
             )
-    elif old != new or isinstance(old, bool) != isinstance(new, bool):  # True is no 1, yet 1 is 1.0
-        yield f"{name} is {str(old)[:80]} there and {str(new)[:80]} now"
+        if not np.isfinite(array).all():
+            raise ValueError(f"metric {name!r} is {value!r}: leave out what is NaN or infinite")
+        clean[name] = array.tolist()
+    return clean
 
 
-def _read_run_file(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-        if content["format"] != FORMAT:
-            raise ValueError(f"it has format {content['format']}, not {FORMAT}: move the run away")
-        return opened(path.read_bytes())
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamagedRunError(f"{path} can't be read: {error}") from error
-
-
-def _as_array(tensor: Tensor) -> np.ndarray:
-    array: np.ndarray = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return array
-
-
-def _require_finite(name: str, tensor: Tensor) -> None:
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return
-    # eight-bit floats can't be asked
-    finite = torch.isfinite(tensor.float() if tensor.element_size() == 1 else tensor)
-    if not finite.all():
-        raise ValueError(f"{name!r} is NaN or infinite in {(~finite).sum()} of {finite.numel()} places")
+def _count_members(lines: Iterable[Line]) -> int | None:
+    """Length R of the lists among the metrics; None where there are only numbers."""
+    values = (value for line in lines for value in line.metrics.values())
+    return next((len(value) for value in values if isinstance(value, list)), None)

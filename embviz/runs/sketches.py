@@ -1,12 +1,10 @@
-"""Sketches: random projections that keep distances, and how far they are off on a run itself."""
+"""Sketches: random projections that keep distances."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from embviz.runs.tensors import find_ties
-
-ALL = "(all)"  # tensors side by side, as one vector
 
 Projection = Callable[[Tensor], Tensor]
 
@@ -42,10 +38,6 @@ class Sketch:
     size: int = 256  # numbers that stand for a tensor; a smaller tensor stays as it is
     seed: int = 0
     full: bool = True  # store snapshots 1, 2, 4, 5, 16, 17, 64, ... in full too, to measure the error on them
-
-    def __post_init__(self) -> None:
-        if operator.index(self.size) < 1 or operator.index(self.seed) < 0:
-            raise ValueError(f"a sketch has at least 1 number, and a seed of 0 or more, got {self}")
 
     def projection(self, name: str, shape: Sequence[int], device: torch.device | str = "cpu") -> Projection:
         """The map from a tensor of that name and shape, on `device`, to (size,); linear.
@@ -109,15 +101,16 @@ def run_bytes(
     """
     tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
     unique = {tensors[name] for name in find_ties(tensors).values()}
-    whole = sum(tensor.numel() * tensor.element_size() for tensor in unique)
-    sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
+    whole = sum(tensor.nbytes for tensor in unique)
     if sketch is None:
         return n_snapshots * whole
-    large = [t for t in unique if t.is_floating_point() and t.numel() > sketch.size]
-    left = sum(tensor.numel() * tensor.element_size() for tensor in large)
-    kept = sum(sketch.size * max(4, tensor.element_size()) for tensor in large)
-    n_full = sum(map(is_reference, range(1, n_snapshots + 1))) if sketch.full else 0
-    return n_snapshots * (whole - left + kept) + n_full * left
+    sketch = Sketch(sketch) if isinstance(sketch, int) else sketch
+    # of floating numbers so many are kept, in 32 bits or more; all of the others
+    row = sum(
+        min(t.numel(), sketch.size) * max(4, t.element_size()) if t.is_floating_point() else t.nbytes
+        for t in unique
+    )
+    return n_snapshots * row + whole * sum(sketch.full and is_reference(n + 1) for n in range(n_snapshots))
 
 
 def is_reference(number: int) -> bool:
@@ -126,23 +119,3 @@ def is_reference(number: int) -> bool:
     A few in a run of any length, some far apart and some adjacent, and none that a longer run would drop.
     """
     return any(n > 0 and n & (n - 1) == 0 and n.bit_length() % 2 for n in (number, number - 1))
-
-
-def distances(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Euclidean distances of all pairs of n rows, (n (n - 1) / 2,)."""
-    pairs = itertools.combinations([row.astype(np.float64) for row in rows], 2)
-    return np.array([np.linalg.norm(a - b) for a, b in pairs], dtype=np.float64)
-
-
-def relative_errors(
-    true: np.ndarray, sketched: np.ndarray, *, whole: bool
-) -> tuple[int, float, float, float]:
-    """Number of pairs apart, and median, 95% quantile and maximum of their distances' relative errors."""
-    apart = true > 0
-    if whole:
-        return int(apart.sum()), 0.0, 0.0, 0.0
-    if not apart.any():
-        return 0, math.nan, math.nan, math.nan
-    errors = np.abs(sketched[apart] / true[apart] - 1)
-    median, q95, worst = np.quantile(errors, [0.5, 0.95, 1.0]).tolist()
-    return len(errors), median, q95, worst

@@ -20,11 +20,11 @@ from embviz.arrays import check_array
 from embviz.corpora.registry import named_path
 from embviz.files.weights import Weights
 from embviz.inspection import read_weights
-from embviz.runs import Sketch, read_run
-from embviz.runs.paths import WeightPath, weight_path
+from embviz.runs import Run, Sketch, read_run
 from embviz.runs.run import is_run
 from embviz.runs.tensors import matching
 from embviz.trajectories.checkpoint_steps import STATE, steps_of
+from embviz.trajectories.weight_paths import WeightPath, weight_path
 
 TOGETHER = 2**26  # weights whose maps are in memory together, unless a single tensor has more
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -76,7 +76,7 @@ def read_checkpoints(
     if isinstance(source, str | os.PathLike) and is_run(named_path(source)):
         if steps is not None or losses is not None:
             raise ValueError(f"{source} is a run, which has steps and losses: leave steps= and losses= out")
-        return read_run(source).paths(tensors, sketch=sketch)
+        return _of_run(read_run(named_path(source)), tensors, sketch)
     paths = _found(source)
     if callable(steps):
         steps = [steps(path) for path in paths]
@@ -109,6 +109,21 @@ def read_checkpoints(
             bar.update()
     bar.close()
     return {name: weight_path(name, own, told, known) for name, own in rows.items()}
+
+
+def _of_run(
+    run: Run, tensors: str | Sequence[str] | None, sketch: int | Sketch | None
+) -> dict[str, WeightPath]:
+    """Losses are the metric "loss", the mean over members; between those known, a straight line."""
+    if tensors is None:
+        tensors = [name for name, shape in run.shapes.items() if len(shape) > 1] or list(run.shapes)
+    rows = run.tensors(tensors, sketch=Sketch(sketch) if isinstance(sketch, int) else sketch)
+    steps = np.array(run.stored_steps)
+    table, losses = run.metrics(), None
+    if "loss" in table:
+        known = table.groupby("step")["loss"].mean().dropna()
+        losses = np.interp(steps, known.index, known) if len(known) else None
+    return {name: weight_path(name, array, steps, losses) for name, array in rows.items()}
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:

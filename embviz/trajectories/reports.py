@@ -12,8 +12,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from embviz.imports import require
-from embviz.runs import Sketch, read_run
-from embviz.runs.run import is_run
+from embviz.runs import Sketch
 from embviz.runs.tensors import matching
 from embviz.trajectories.checkpoints import read_checkpoints
 from embviz.trajectories.nulls import NullComparison, through_nulls
@@ -167,7 +166,10 @@ def run_report(
     """
     require("trajectories", "pymde", "hdbscan", purpose="tracing a run")
     known = isinstance(source, Mapping)
-    paths = dict(source) if isinstance(source, Mapping) else _read(source, tensors, sketch, progress)
+    if isinstance(source, Mapping):
+        paths = dict(source)
+    else:
+        paths = read_checkpoints(source, tensors, sketch=sketch, progress=progress)
     if known and tensors is not None:
         paths = {name: paths[name] for name in matching(list(paths), tensors)}
     if not paths:
@@ -186,17 +188,6 @@ def run_report(
         rows.append({"tensor": name, "n_snapshots": len(path.steps), **_row(comparisons[name], seed)})
     name = "run" if isinstance(source, Mapping) else Path(source).name
     return RunReport(name, pd.DataFrame(rows), comparisons, tuple(still))
-
-
-def _read(
-    source: str | os.PathLike[str],
-    tensors: str | Sequence[str] | None,
-    sketch: int | Sketch | None,
-    progress: bool,
-) -> dict[str, WeightPath]:
-    if is_run(Path(source)):
-        return read_run(source).paths(tensors, sketch=sketch)
-    return read_checkpoints(source, tensors, sketch=sketch, progress=progress)
 
 
 def _recipe_for(n_snapshots: int) -> Recipe:

@@ -8,7 +8,8 @@ and reconstruction error, stays what it was, and all that follows costs the same
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,10 +17,81 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from embviz.arrays import check_array
-from embviz.runs.paths import WeightPath as WeightPath
-from embviz.runs.paths import weight_path as weight_path
 
 CHUNK = 16_384  # weights at a time, where all snapshots of all of them in float64 would not fit
+
+
+@dataclass(frozen=True, eq=False)
+class WeightPath:
+    """Snapshots of one tensor, or of several side by side, with the training loss at each.
+
+    Made by :func:`weight_path`, or of a recording, of checkpoints, or by a null.
+    """
+
+    name: str
+    steps: np.ndarray  # (S,) updates made, increasing
+    losses: np.ndarray  # (S,), NaN where they are not known at all
+    weights: np.ndarray  # (S, P)
+    n_weights: int  # those of the tensor: P before a rotation
+    rotated: bool = False  # its mean is 0, its axes the principal ones
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether losses are recorded and differ: without them nothing is predicted or coupled."""
+        return bool(np.isfinite(self.losses).all() and np.ptp(self.losses) > 0)
+
+    @property
+    def total(self) -> float:
+        """Mean squared distance from the mean snapshot."""
+        weights = self.weights.astype(float)
+        return float(((weights - weights.mean(axis=0)) ** 2).sum() / len(weights))
+
+
+def weight_path(
+    name: str,
+    snapshots: Iterable[ArrayLike | Tensor],
+    steps: ArrayLike,
+    losses: ArrayLike | None = None,
+) -> WeightPath:
+    """Check snapshots of a tensor, and flatten them.
+
+    Parameters
+    ----------
+    name : str
+        The tensor's, for messages.
+    snapshots : S arrays or tensors of one shape, or one array (S, ...)
+        Three or more, finite: weights, or a sketch of them.
+    steps : array of int, shape (S,), increasing
+    losses : array, shape (S,), optional
+        All NaN, as a recorder writes them that was told none, or left out: weights alone are looked at. At
+        step 0, where no update has been, NaN stands for the loss of the first one.
+
+    Returns
+    -------
+    WeightPath
+
+    Examples
+    --------
+    >>> weight_path("query", np.zeros((4, 2, 3)), steps=[0, 10, 20, 30], losses=[3, 2, 2, 1]).weights.shape
+    (4, 6)
+    """
+    steps = check_array(steps, f"{name}: steps", 1, kind="number")
+    if not isinstance(snapshots, np.ndarray):
+        snapshots = np.stack([check_array(one, f"{name}: a snapshot", kind="floating") for one in snapshots])
+    flat = snapshots.reshape(len(snapshots), -1)  # not copied
+    weights = check_array(flat, f"{name}: snapshots", 2, kind="floating")
+    known = np.full(len(steps), math.nan) if losses is None else np.array(losses, dtype=float)
+    if not len(weights) == len(steps) == len(known):
+        raise ValueError(
+            f"{name}: {len(weights)} snapshots, {len(steps)} steps, {len(known)} losses: give one of each"
+        )
+    if len(weights) < 3 or (np.diff(steps) <= 0).any():
+        raise ValueError(f"{name}: a path has three snapshots or more, at increasing steps, got {steps}")
+    if steps[0] == 0 and np.isnan(known[0]) and not np.isnan(known[1:]).any():
+        known[0] = known[1]  # before any update there is the first one's loss
+    if not np.isnan(known).all():
+        known = check_array(known, f"{name}: losses", 1)
+    return WeightPath(name, steps, known, weights, weights.shape[1])
 
 
 def rotate(path: WeightPath, *, device: str = "cpu") -> WeightPath:

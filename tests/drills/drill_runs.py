@@ -58,7 +58,7 @@ def test_training_goes_on_with_whole_snapshots_or_says_why_not(whole, tmp_path, 
     intact = read_run(whole)
     n_kept = len(run.steps)  # a log cut short has fewer lines, as after a kill
     assert run.steps == intact.steps[:n_kept]
-    assert path.read_bytes() == data or path.name == "log.jsonl"
+    assert path.read_bytes() == data or path.name == "metrics.jsonl"
     assert run.metrics().equals(intact.metrics()[:n_kept])
     for name, array in tensors.items():
         assert (array == intact.tensor(name)[:n_kept]).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embviz.runs import Run, Sketch, read_run, run_bytes
-from embviz.runs.sketches import ALL
+from embviz.trajectories import read_checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -115,7 +115,8 @@ def test_a_run_of_sketches_holds_those_of_its_tensors_and_a_few_snapshots_in_ful
     sketch = Sketch(size=40, seed=5)
     run, weights = record(tmp_path / "run", 18, sketch)
     assert run.sketch == sketch
-    assert run.names == ["embedding", "layer.weight", "bias", "tied"]
+    assert list(run.tensors()) == ["embedding", "layer.weight", "bias", "tied"]
+    assert run.shapes == {"embedding": (40, 20), "layer.weight": (20, 20), "bias": (20,)}
     project = sketch.projection("embedding", (40, 20))
     expected = np.stack([project(one["embedding"]) for one in weights])
     np.testing.assert_array_equal(run.tensor("embedding"), expected)
@@ -123,54 +124,23 @@ def test_a_run_of_sketches_holds_those_of_its_tensors_and_a_few_snapshots_in_ful
     np.testing.assert_array_equal(run.tensor("bias"), [one["bias"].numpy() for one in weights])  # it is small
     small, _ = record(tmp_path / "small", 3, 1000)
     assert small.tensor("embedding").shape == (3, 40, 20)  # no larger than its sketch
-    assert list(run.paths()) == ["embedding", "layer.weight"]  # which were matrices
-    sizes = [path.stat().st_size for path in sorted((run.folder / "weights").iterdir())]
-    large = [number for number, size in enumerate(sizes, 1) if size > 4 * 1000]
-    assert large == [1, 2, 4, 5, 16, 17]
-    full, _ = record(tmp_path / "full", 18, None)
-    for name, path in full.paths(sketch=sketch).items():
-        np.testing.assert_array_equal(path.weights, run.path(name).weights)
+    assert [int(path.stem) for path in sorted((run.folder / "weights").iterdir())] == [1, 2, 4, 5, 16, 17]
+    record(tmp_path / "full", 18, None)
+    sketched = read_checkpoints(run.folder, None)
+    for name, path in read_checkpoints(tmp_path / "full", None, sketch=sketch).items():
+        np.testing.assert_array_equal(path.weights, sketched[name].weights)
+    assert list(sketched) == ["embedding", "layer.weight"]  # which were matrices
 
 
-def test_the_distortion_is_that_of_loops_over_pairs_of_full_snapshots(tmp_path):
-    run, weights = record(tmp_path / "run", 20, 30)
-    table = run.distortion().set_index("tensor")
-    squares = {}
-    for name, n_weights in (("embedding", 800), ("layer.weight", 400)):
-        project = Sketch(30).projection(name, weights[0][name].shape)
-        errors = []
-        for a, b in itertools.combinations([1, 2, 4, 5, 16, 17], 2):
-            away = weights[a - 1][name] - weights[b - 1][name]
-            true, sketched = float(away.norm()), float(project(away).norm())
-            errors.append(abs(sketched / true - 1))
-            before = squares.get((a, b), (0.0, 0.0))
-            squares[a, b] = before[0] + true**2, before[1] + sketched**2
-        assert table.loc[name, ["n_weights", "n_numbers", "n_pairs"]].tolist() == [n_weights, 30, 15]
-        quantiles = np.quantile(errors, [0.5, 0.95, 1])
-        # sketches are float32 and distances differences of them
-        np.testing.assert_allclose(table.loc[name, ["median", "q95", "worst"]].tolist(), quantiles, rtol=1e-3)
-    assert table.loc["bias", ["n_weights", "n_numbers", "n_pairs", "worst"]].tolist() == [20, 20, 15, 0]
-    for a, b in squares:
-        bias = float((weights[a - 1]["bias"] - weights[b - 1]["bias"]).square().sum())
-        squares[a, b] = tuple(square + bias for square in squares[a, b])
-    worst = max(abs(np.sqrt(sketched / true) - 1) for true, sketched in squares.values())
-    assert table.loc[ALL, "worst"] == pytest.approx(worst, rel=1e-3)
-    assert table.loc[ALL, ["n_weights", "n_numbers"]].tolist() == [1220, 80]
-
-
-def test_where_nothing_moved_or_no_snapshot_is_full_no_error_is_measured(tmp_path):
-    run, _ = record(tmp_path / "run", 5, 40, still=("embedding",))
-    table = run.distortion().set_index("tensor")
-    assert table.loc["embedding", "n_pairs"] == 0
-    assert np.isnan(table.loc["embedding", "worst"])
-    Run.open(tmp_path / "empty", sketch=40).close()
-    assert read_run(tmp_path / "empty").distortion()["n_pairs"].tolist() == [0]
-    none, _ = record(tmp_path / "none", 2, Sketch(16, full=False))
-    with pytest.raises(ValueError, match=r"no snapshot in full.*16 numbers are off by about 17\.7%"):
-        none.distortion()
-    for size, seed in ((0, 0), (4, -1)):
-        with pytest.raises(ValueError, match="at least 1 number, and a seed of 0 or more"):
-            Sketch(size, seed)
+def test_snapshots_of_a_run_of_sketches_have_the_same_tensors(tmp_path):
+    record(tmp_path / "run", 2, 40)
+    with Run.open(tmp_path / "run", sketch=40) as run:
+        for other in ({"embedding": torch.ones(40, 20)}, {"embedding": torch.ones(20, 40)}):
+            with pytest.raises(ValueError, match=r"step 3 was not stored: .*start another run"):
+                run.append(3, other)
+        run.truncate(-1)
+        run.append(3, other)
+    assert read_run(tmp_path / "run").shapes == {"embedding": (20, 40)}
 
 
 @pytest.mark.parametrize("sketch", [None, 16, Sketch(16, full=False)])
@@ -182,4 +152,5 @@ def test_the_size_of_a_run_is_known_before_it_begins(tmp_path, sketch):
             run.append(step, weights)
     files = sorted((tmp_path / "run" / "weights").iterdir())
     sizes = [len(file.read_bytes()) - 8 - int.from_bytes(file.read_bytes()[:8], "little") for file in files]
-    assert sum(sizes) == run_bytes(weights, 20, sketch=sketch)
+    rows = (tmp_path / "run" / "sketches.bin").stat().st_size if sketch else 0
+    assert sum(sizes) + rows == run_bytes(weights, 20, sketch=sketch)

@@ -61,7 +61,7 @@ def plain(n_steps, batch_size, rate=0.1):
 def assert_recorded(folder, steps, expected, name="table"):
     """Weights and losses are those of the plain loop."""
     run = read_run(folder)
-    assert run.names == [name]
+    assert list(run.shapes) == [name]
     assert run.steps == list(steps)
     losses, tables = expected
     for place, step in enumerate(steps):

@@ -377,7 +377,7 @@ KILLED = """
     folder, parent, chance = Path({folder!r}), os.getpid(), random.Random({seed})
 
     def n_stored():
-        log = folder / "log.jsonl"
+        log = folder / "metrics.jsonl"
         return log.read_bytes().count(b"\\n") if log.exists() else 0
 
     for _ in range(6):

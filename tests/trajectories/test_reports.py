@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from embviz.cli import main
-from embviz.runs import Run, read_run
+from embviz.runs import Run
 from embviz.training import AdamW, train
 from embviz.trajectories import Layout, Recipe, read_checkpoints, reports, run_report, weight_path
 from embviz.trajectories.phases import Clustering
@@ -63,11 +63,10 @@ def test_a_run_and_its_checkpoints_give_the_same_report(tmp_path, made):
             model.weight.data = torch.tensor(row).view(2, 4)
             run.append(step, model, {"loss": 1 / step} if step % 2 else {})
             torch.save(model.state_dict(), kept / f"{step}.pt")
-    run = read_run(folder)
-    np.testing.assert_allclose(run.path("weight").losses[:3], [1, (1 + 1 / 3) / 2, 1 / 3])
-    with pytest.raises(ValueError, match="no tensor is called 'wieght': there are weight"):
-        run.path("wieght")
     path = read_checkpoints(folder)["weight"]
+    np.testing.assert_allclose(path.losses[:3], [1, (1 + 1 / 3) / 2, 1 / 3])
+    with pytest.raises(ValueError, match="no tensor is called 'wieght': there are weight"):
+        read_checkpoints(folder, "wieght")
     np.testing.assert_array_equal(path.weights, read_checkpoints(kept)["weight"].weights)
     with pytest.raises(ValueError, match="is a run, which has steps and losses"):
         read_checkpoints(folder, steps=[1, 2, 3])

@@ -20,6 +20,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from book.geometry.experiments.trajectory_recordings import (
     JOINT,
+    SIDE_BY_SIDE,
     Pipeline,
     Recording,
     TrajectoryRun,
@@ -29,7 +30,6 @@ from book.geometry.experiments.trajectory_recordings import (
 )
 from book.geometry.markov import markov_states
 from book.ledger.cells import experiment
-from embviz.runs.sketches import ALL
 from embviz.trajectories.autoencoders import encode, held_out_errors
 from embviz.trajectories.nulls import measure, random_walk, shuffled_losses
 from embviz.trajectories.phases import (
@@ -93,7 +93,7 @@ def drawings_of_tensor(config: DrawnTensor) -> pd.DataFrame:
     """
     run, recording = config.run, recorded(config.run)
     path = rotate(_path(run, config.tensor, recording))
-    known = ALL if config.tensor == JOINT else run.parameters(kind_of(config.tensor))[config.tensor]
+    known = SIDE_BY_SIDE if config.tensor == JOINT else run.parameters(kind_of(config.tensor))[config.tensor]
     distortion = recording.distortion.set_index("tensor").loc[known, ["median", "q95", "worst"]]
     found = distortion.dropna()
     errors = {

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -25,7 +27,7 @@ from book.language import Streams, TextConfig, draw_batch, load_streams, next_to
 from book.ledger.cells import experiment, sliced_run
 from book.transformer import Transformer, TransformerConfig
 from embviz.runs import Run, read_run, select_weights
-from embviz.runs.run import STATES
+from embviz.runs.run import FORMAT, STATE, WEIGHTS
 from embviz.storage import BusyRunError, cache_folder, whole_file
 from embviz.training.loop import train
 from embviz.trajectories.autoencoders import Autoencoder
@@ -42,6 +44,7 @@ PARAMETERS: Mapping[str, str] = {  # of block l
     "MLP-down": "blocks.{}.down.weight",
 }
 EMBEDDING, JOINT = "embedding", "all"  # the token embedding; all tensors as one path
+SIDE_BY_SIDE = "(all)"  # the tensors of a recording as one vector
 KINDS = (*PARAMETERS, EMBEDDING, JOINT)
 SCORE = "score.json"  # of a recording: bits per byte of the held-out text at the end
 SAMPLE_SEED = 1_000_003  # of the training sequences whose loss is followed: the same for all runs of a text
@@ -163,8 +166,40 @@ class Recording:
 
     @functools.cached_property
     def distortion(self) -> pd.DataFrame:
-        """How far the sketches are off: see :meth:`embviz.runs.Run.distortion`."""
-        return self.run.distortion()
+        return distortion(self.run)
+
+
+def distortion(run: Run) -> pd.DataFrame:
+    """How far a run's sketches are off, measured between the few snapshots that are stored in full too.
+
+    Returns
+    -------
+    DataFrame, one row per tensor and one, called "(all)", for all side by side
+        ``tensor``; ``median``, ``q95`` and ``worst`` of the relative error of a pair's distance,
+        ``abs(sketched / true - 1)``; NaN where no pair has any.
+    """
+    files = sorted((run.folder / WEIGHTS).glob("*.safetensors"))
+    full = [safetensors.torch.load_file(file) for file in files]
+    kept = [run.weights(int(file.stem)) for file in files]
+    # squared distances (2, pairs), true and sketched; of tensors side by side they add up
+    squares = {
+        name: np.array([_squared_distances([one[name] for one in stored]) for stored in (full, kept)])
+        for name in full[0]
+    }
+    squares[SIDE_BY_SIDE] = np.sum(list(squares.values()), axis=0)
+    rows = []
+    for name, (true, sketched) in squares.items():
+        apart = true > 0
+        errors = np.abs(np.sqrt(sketched[apart] / true[apart]) - 1)
+        quantiles = np.quantile(errors, [0.5, 0.95, 1.0]) if len(errors) else np.full(3, np.nan)
+        rows.append((name, *quantiles))
+    return pd.DataFrame(rows, columns=["tensor", "median", "q95", "worst"])
+
+
+def _squared_distances(snapshots: Sequence[Tensor]) -> list[float]:
+    """Of all pairs."""
+    pairs = itertools.combinations([one.double().flatten() for one in snapshots], 2)
+    return [float((one - other).square().sum()) for one, other in pairs]
 
 
 def recorded(run: TrajectoryRun) -> Recording:
@@ -190,7 +225,7 @@ def _read_once(folder: Path) -> Recording:
 
 
 def _folder(run: TrajectoryRun) -> Path:
-    return cache_folder() / "recordings" / recordings.cell(without_pipeline(run)).key
+    return cache_folder() / f"recordings-{FORMAT}" / recordings.cell(without_pipeline(run)).key
 
 
 def without_pipeline(run: TrajectoryRun) -> TrajectoryRun:
@@ -213,7 +248,7 @@ def _record(run: TrajectoryRun, folder: Path) -> None:
         with whole_file(partial / SCORE) as temporary:
             temporary.write_text(json.dumps({"bits_per_byte": bits, "slices": slices}), encoding="utf-8")
         partial.rename(folder)
-        shutil.rmtree(folder / STATES)  # it is over
+        (folder / STATE).unlink()  # it is over
 
 
 def _train(run: TrajectoryRun, model: Transformer, streams: Streams, stored: Run) -> None:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import math
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ from book.language import TextConfig, draw_batch, load_streams, next_token_losse
 from book.ledger import cells
 from book.transformer import Transformer
 from embviz.metrics import procrustes_disparity
+from embviz.runs import Run, Sketch
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering, find_phases
 from embviz.trajectories.traces import trace
@@ -93,6 +95,30 @@ def test_a_recording_has_the_weights_and_the_loss_of_the_same_sequences_from_bef
     assert recording.losses[-1] < recording.losses[0]
     project = recording.run.sketch.projection("embedding", (256, 8))
     assert recording.tensors["embedding"][0] == pytest.approx(project(model.embedding).detach().numpy())
+
+
+def test_the_distortion_is_that_of_loops_over_pairs_of_full_snapshots(tmp_path):
+    generator, kept = torch.Generator().manual_seed(0), []
+    weights = {"embedding": torch.zeros(40, 20), "bias": torch.zeros(20), "still": torch.ones(40, 20)}
+    with Run.open(tmp_path / "run", sketch=30) as run:
+        for step in range(1, 21):
+            for name in ("embedding", "bias"):
+                weights[name] = weights[name] + torch.randn(weights[name].shape, generator=generator)
+            run.append(step, weights)
+            kept.append(dict(weights))
+    table = trajectory_recordings.distortion(run).set_index("tensor")
+    project, errors, together = Sketch(30).projection("embedding", (40, 20)), [], []
+    for a, b in itertools.combinations([1, 2, 4, 5, 16, 17], 2):
+        away = {name: kept[a - 1][name] - kept[b - 1][name] for name in weights}
+        true, sketched = float(away["embedding"].norm()), float(project(away["embedding"]).norm())
+        errors.append(abs(sketched / true - 1))
+        bias = float(away["bias"].square().sum())
+        together.append(abs(math.sqrt((sketched**2 + bias) / (true**2 + bias)) - 1))
+    # sketches are float32 and distances differences of them
+    np.testing.assert_allclose(table.loc["embedding"], np.quantile(errors, [0.5, 0.95, 1]), rtol=1e-3)
+    np.testing.assert_allclose(table.loc["(all)"], np.quantile(together, [0.5, 0.95, 1]), rtol=1e-3)
+    assert table.loc["bias", "worst"] == 0
+    assert table.loc["still"].isna().all()  # it never moved
 
 
 def test_a_recording_that_broke_off_is_not_taken_for_a_whole_one(monkeypatch):
