@@ -14,16 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     ],
     submod_attrs={
         "corpus": ["Corpus", "load_corpus", "load_word_test"],
-        "making": ["corpus_from_tokens", "make_corpus", "unicode_words"],
-        "registry": [
-            "ChecksumError",
-            "DataMissingError",
-            "RegistryError",
-            "fetch_data",
-            "list_data",
-            "verify_data",
-        ],
-        "texts": ["normalize_words", "wikifil"],
-        "tokens": ["token_kinds", "token_texts"],
+        "making": ["corpus_from_tokens", "make_corpus"],
+        "tokens": ["token_kinds"],
     },
 )

@@ -23,12 +23,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "weight_files",
     ],
     submod_attrs={
-        "comparing": ["Comparison", "compare"],
-        "findings": ["Inspection"],
+        "comparing": ["compare"],
         "inspecting": ["inspect"],
         "patching": ["patch"],
         "states": ["hidden_states", "nearest_states"],
-        "token_kernels": ["TokenKernel", "token_kernel"],
+        "token_kernels": ["token_kernel"],
         "weight_files": ["model_vectors", "read_tokenizer", "read_weights"],
     },
 )

@@ -30,7 +30,8 @@ from embviz.words.reports import SHUFFLED, SpectrumReport
 from embviz.words.wordvectors import WordVectors
 
 if TYPE_CHECKING:
-    from embviz.inspection import Comparison, Inspection
+    from embviz.inspection.comparing import Comparison
+    from embviz.inspection.findings import Inspection
     from embviz.trajectories import RunReport, Trace
 
 SHOWN = 0.98  # share of the eigenvalues inside the axes

@@ -18,7 +18,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "groups": ["probe_groups"],
         "reports": ["reflection_test", "spectrum_report"],
         "skipgram": ["SGNSConfig", "SGNSSchedule", "train_sgns"],
-        "spectra": ["eigenvalues", "shuffle_tokens", "truncated_eigen"],
+        "spectra": ["eigenvalues", "shuffle_tokens"],
         "wordtests": ["analogy_test", "similarity_test"],
         "wordvectors": ["WordVectors", "factorize_pmi"],
     },

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from embviz.arrays import in_blocks
 from embviz.corpora import corpus as corpus_file
-from embviz.corpora import corpus_from_tokens, make_corpus, making, unicode_words
+from embviz.corpora import corpus_from_tokens, make_corpus, making
 from embviz.corpora.corpus import DOCUMENT_SEPARATOR, text8_corpus
+from embviz.corpora.making import unicode_words
 
 TEXTS = {
     "Cyrillic": ("Съешь ещё этих мягких булок", ["съешь", "ещё", "этих", "мягких", "булок"]),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer
 
-from embviz.corpora import token_kinds, token_texts
+from embviz.corpora.tokens import token_kinds, token_texts
 
 PIECES = {  # of a SentencePiece vocabulary, with their kinds
     "<bos>": "special", "<start_of_turn>": "special", "<table>": "special", "</s>": "special",
