@@ -11,15 +11,15 @@ Source: Mikolov et al. (2013), eq. 4; the tied models: the reflections paper, se
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from embviz.arrays import check_array, check_ids, check_int, check_number, check_starts
+from embviz.corpora.corpus import Corpus
 from embviz.words import skipgram_numba as kernels
 from embviz.words.cooccurrence import keep_probability
 from embviz.words.skipgram_numba import NumbaSteps, Tables
@@ -30,19 +30,6 @@ RAREST_NOISE = 1e-7  # share of the draws; a batch of distinct noise words waits
 SIGNATURES = ("free", "half", "random", "ones", "learned")
 
 State = Mapping[str, Any]  # arrays by name: a training between two blocks of its text
-
-
-class Text(Protocol):
-    """What training reads of a corpus (:class:`embviz.corpora.corpus.Corpus` has it)."""
-
-    @property
-    def ids(self) -> np.ndarray: ...  # (N,) word ids; V is a hole, a place without a word
-    @property
-    def vocabulary(self) -> list[str]: ...
-    @property
-    def counts(self) -> np.ndarray: ...  # (V,)
-    @property
-    def document_starts(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -138,8 +125,10 @@ def _make_tables(n_words: int, config: SGNSConfig, rng: np.random.Generator) -> 
 class Examples:
     """Draws the training examples of a stretch of text, block by block, from its own random stream."""
 
-    def __init__(self, corpus: Text, config: SGNSConfig, first: int, last: int, stream: int) -> None:
-        self.corpus = corpus = _checked(corpus, config)
+    def __init__(
+        self, corpus: Corpus | _Text, config: SGNSConfig, first: int, last: int, stream: int
+    ) -> None:
+        self.corpus = corpus = corpus if isinstance(corpus, _Text) else _check(corpus, config)
         self.config, self.last = config, check_int(last, "last", 0, len(corpus.ids))
         self.first = check_int(first, "first", 0, last)
         n_words = len(corpus.vocabulary)
@@ -154,7 +143,6 @@ class Examples:
         size = min(BLOCK, last - first)
         self.kept = np.empty(size * (config.window + 1), dtype=np.int32)
         self.pairs = np.empty((2, size * 2 * config.window), dtype=np.int32)
-        self.last_block = (self.pairs[0, :0], self.pairs[1, :0], np.empty((0, config.n_negative), np.int32))
 
     def progress(self) -> float:
         """Share of the training done, as the schedule counts it."""
@@ -177,8 +165,7 @@ class Examples:
             )
             if n_pairs:
                 centers, targets = self.pairs[:, :n_pairs]
-                self.last_block = (centers, targets, self._negatives(targets))
-                yield self.last_block
+                yield centers, targets, self._negatives(targets)
             self.n_read += last - first
             self.n_kept += int(np.count_nonzero(self.kept[:n_kept] != kernels.HOLE))
             if self.between is not None:
@@ -205,7 +192,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class _Checked:
+class _Text:
     """A text that the compiled loops can read without looking at bounds."""
 
     ids: np.ndarray  # (N,) 0 to V, which is a hole
@@ -214,17 +201,9 @@ class _Checked:
     document_starts: np.ndarray  # int64, rising from 0
 
 
-def _checked(corpus: Text, config: SGNSConfig) -> _Checked:
+def _check(corpus: Corpus, config: SGNSConfig) -> _Text:
     """The text in a form that the compiled loops can read, once text and configuration fit each other."""
-    if isinstance(corpus, _Checked):
-        return corpus
-    text = _checked_text(corpus)
-    _check_config(config, text)
-    return text
-
-
-def _checked_text(corpus: Text) -> _Checked:
-    vocabulary = list(corpus.vocabulary)
+    vocabulary, schedule = list(corpus.vocabulary), config.schedule
     n_words = len(vocabulary)
     ids = check_ids(corpus.ids, n_words)
     if n_words < 2 or len(ids) < 2:
@@ -235,19 +214,11 @@ def _checked_text(corpus: Text) -> _Checked:
     counts = check_array(corpus.counts, "counts", 1, low=0, high=2**53)
     if len(counts) != n_words:
         raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
-    return _Checked(ids, vocabulary, counts, check_starts(corpus.document_starts, len(ids)))
-
-
-def _check_config(config: SGNSConfig, text: _Checked) -> None:
-    n_words, n_places, schedule = len(text.vocabulary), len(text.ids), config.schedule
-    check_int(config.window, "window", 1, n_places)
+    check_int(config.window, "window", 1, len(ids))
     for name in ("n_epochs", "batch_size"):
         check_int(getattr(schedule, name), name, 1)
     check_int(config.embedding_dim, "embedding_dim", 1)
-    if not (isinstance(config.n_negative, int | np.integer) and 1 <= config.n_negative < n_words - 1):
-        raise ValueError(
-            f"n_negative is {config.n_negative}; with {n_words} words it must lie in 1..{n_words - 2}"
-        )
+    check_int(config.n_negative, "n_negative", 1, n_words - 2)
     check_number(config.subsample, "subsample", 0)
     check_number(config.noise_power, "noise_power", 0, 10)
     for name in ("learning_rate", "decay"):
@@ -259,11 +230,7 @@ def _check_config(config: SGNSConfig, text: _Checked) -> None:
         raise ValueError(
             "independent noise words belong to one pair each: set batch_size=1, or unique_negatives=True"
         )
-    _require_noise(text.counts, config)
-
-
-def _require_noise(counts: np.ndarray, config: SGNSConfig) -> None:
-    """Refuse a noise whose draws would wait for words that (almost) never come."""
+    # a draw waits for words that have not come yet: it would not end where they (almost) never come
     weights = counts**config.noise_power * (counts > 0)
     n_wanted = config.n_negative if config.unique_negatives else 2  # one may be the pair's own target
     if np.sort(weights)[-n_wanted] <= RAREST_NOISE * weights.sum():
@@ -271,10 +238,12 @@ def _require_noise(counts: np.ndarray, config: SGNSConfig) -> None:
             f"counts and noise_power {config.noise_power} leave fewer than {n_wanted} noise words that come "
             "in ten million draws: lower n_negative or noise_power, or count again"
         )
+    return _Text(ids, vocabulary, counts, check_starts(corpus.document_starts, len(ids)))
 
 
-def _train_stretch(steps: NumbaSteps, examples: Examples, schedule: SGNSSchedule) -> None:
-    """One epoch over one stretch of the text."""
+def _train_epoch(steps: NumbaSteps, examples: Examples) -> None:
+    """One epoch over one stretch of the text, or what is left of it."""
+    schedule = examples.config.schedule
     for centers, targets, negatives in examples.blocks():
         rate = schedule.rate(examples.progress())
         steps.train(centers, targets, negatives, rate / schedule.batch_size)
@@ -306,30 +275,7 @@ def _restore(tables: Tables, examples: Examples, state: State) -> Tables:
     return found
 
 
-def _loss(tables: Tables, examples: Examples, batch_size: int) -> float:
-    """Mean loss of a pair, in nats, over the first batches of the block read last."""
-    n_batches = 500
-    centers, targets, negatives = examples.last_block
-    if not centers.size:
-        return 0.0
-    n_pairs = n_batches * batch_size
-    return kernels.mean_loss(
-        tables.word, tables.context, tables.bias, tables.signature, tables.transform,
-        centers[:n_pairs], targets[:n_pairs], negatives[:n_batches], batch_size,
-    )  # fmt: skip
-
-
-def _finite(tables: Tables, epoch: int, config: SGNSConfig) -> Tables:
-    parts = (tables.word, tables.context, tables.bias, tables.transform)
-    if not all(np.isfinite(part).all() for part in parts):
-        raise FloatingPointError(
-            f"the weights are no longer finite after epoch {epoch} of {config.schedule.n_epochs}: train "
-            f"again with a lower learning rate than {config.schedule.learning_rate}"
-        )
-    return tables
-
-
-def _word_vectors(tables: Tables, corpus: Text, config: SGNSConfig) -> WordVectors:
+def _word_vectors(tables: Tables, vocabulary: list[str], config: SGNSConfig) -> WordVectors:
     signature, transform = None, None
     context = tables.context
     if config.signature == "learned":
@@ -339,67 +285,11 @@ def _word_vectors(tables: Tables, corpus: Text, config: SGNSConfig) -> WordVecto
         signature = tables.signature.astype(np.int8)
         context = tables.word * tables.signature
     bias = tables.bias if config.bias else None
-    return WordVectors(list(corpus.vocabulary), tables.word, context, signature, transform, bias)
-
-
-def sgns_epochs(
-    corpus: Text,
-    config: SGNSConfig,
-    *,
-    n_threads: int = 1,
-    state: State | None = None,
-    keep: Callable[[Callable[[], State]], None] | None = None,
-) -> Iterator[tuple[int, dict[str, float], WordVectors]]:
-    """Train epoch by epoch: a generator of (epoch, metrics, vectors).
-
-    The parameters are those of :func:`train_sgns`; from a `state` it goes on with the epoch that it is in.
-    The metrics are `loss` (mean of a pair's loss in nats over at most 500 batches of the last block, after
-    its steps), `words_per_second` and `learning_rate` (at the epoch's end).
-
-    Raises
-    ------
-    ValueError
-        If the configuration does not fit the corpus; the message says what to change.
-    FloatingPointError
-        If weights overflowed; the message names the epoch.
-    """
-    text = _checked(corpus, config)
-    check_int(n_threads, "n_threads", 1, len(text.ids))
-    init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
-    tables = _make_tables(len(text.vocabulary), config, np.random.default_rng(init))
-    if n_threads > 1 and (state is not None or keep is not None):
-        raise ValueError("several threads share the tables without locks and have no state: n_threads=1")
-    bounds = np.linspace(0, len(text.ids), n_threads + 1).astype(int).tolist()
-    stretches = [
-        Examples(text, config, first, last, int(stream.generate_state(1, np.uint64)[0]))
-        for first, last, stream in zip(bounds[:-1], bounds[1:], streams, strict=True)
-    ]
-    if state is not None:
-        tables = _restore(tables, stretches[0], state)
-    steps = NumbaSteps(tables, config.schedule.batch_size)
-    if keep is not None:
-        stretches[0].between = lambda: keep(lambda: _state(steps, stretches[0]))
-    schedule = config.schedule
-    with ThreadPoolExecutor(n_threads) as pool:  # the kernels release the lock; threads share the tables
-        first = stretches[0].n_read // bounds[1] + 1
-        for epoch in range(min(first, schedule.n_epochs), schedule.n_epochs + 1):
-            start = time.perf_counter()
-            if n_threads == 1 and epoch >= first:  # in this thread, whose caller may pause it
-                _train_stretch(steps, stretches[0], schedule)
-            elif n_threads > 1:
-                list(pool.map(lambda examples: _train_stretch(steps, examples, schedule), stretches))
-            seconds = time.perf_counter() - start
-            tables = _finite(steps.tables(), epoch, config)
-            metrics = {
-                "loss": _loss(tables, stretches[0], schedule.batch_size),
-                "words_per_second": len(text.ids) / seconds,
-                "learning_rate": schedule.rate(stretches[0].progress()),
-            }
-            yield epoch, metrics, _word_vectors(tables, text, config)
+    return WordVectors(vocabulary, tables.word, context, signature, transform, bias)
 
 
 def train_sgns(
-    corpus: Text,
+    corpus: Corpus,
     config: SGNSConfig,
     *,
     n_threads: int = 1,
@@ -429,8 +319,6 @@ def train_sgns(
 
     Raises
     ------
-    ValueError
-        If the configuration does not fit the corpus; the message says what to change.
     FloatingPointError
         If weights overflowed; the message names the epoch.
 
@@ -438,6 +326,33 @@ def train_sgns(
     ------
     Mikolov et al. (2013), section 2.2; the reflections paper, section 4.
     """
-    for _, _, vectors in sgns_epochs(corpus, config, n_threads=n_threads, state=state, keep=keep):
-        result = vectors
-    return result
+    text, schedule = _check(corpus, config), config.schedule
+    check_int(n_threads, "n_threads", 1, len(text.ids))
+    if n_threads > 1 and (state is not None or keep is not None):
+        raise ValueError("several threads share the tables without locks and have no state: n_threads=1")
+    init, *streams = np.random.SeedSequence(config.seed).spawn(1 + n_threads)
+    tables = _make_tables(len(text.vocabulary), config, np.random.default_rng(init))
+    bounds = np.linspace(0, len(text.ids), n_threads + 1).astype(int).tolist()
+    first, *others = [
+        Examples(text, config, start, end, int(stream.generate_state(1, np.uint64)[0]))
+        for start, end, stream in zip(bounds[:-1], bounds[1:], streams, strict=True)
+    ]
+    if state is not None:
+        tables = _restore(tables, first, state)
+    steps = NumbaSteps(tables, schedule.batch_size)
+    if keep is not None:
+        first.between = lambda: keep(lambda: _state(steps, first))
+    with ThreadPoolExecutor(n_threads) as pool:  # the kernels release the lock; threads share the tables
+        for epoch in range(first.n_read // bounds[1] + 1, schedule.n_epochs + 1):
+            running = [pool.submit(_train_epoch, steps, examples) for examples in others]
+            _train_epoch(steps, first)  # in this thread, whose caller may end it
+            for one in running:
+                one.result()
+            tables = steps.tables()
+            parts = (tables.word, tables.context, tables.bias, tables.transform)
+            if not all(np.isfinite(part).all() for part in parts):
+                raise FloatingPointError(
+                    f"the weights are no longer finite after epoch {epoch} of {schedule.n_epochs}: train "
+                    f"again with a lower learning rate than {schedule.learning_rate}"
+                )
+    return _word_vectors(tables, text.vocabulary, config)

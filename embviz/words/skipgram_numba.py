@@ -577,36 +577,6 @@ def train_pairs(
         move_centers(word, run_words, n_runs, vectors, sums, signature, transform)
 
 
-@njit(nogil=True)
-def mean_loss(
-    word: np.ndarray,
-    context: np.ndarray,
-    bias: np.ndarray,
-    signature: np.ndarray,
-    transform: np.ndarray,
-    centers: np.ndarray,
-    targets: np.ndarray,
-    negatives: np.ndarray,
-    batch_size: int,
-) -> float:
-    """Mean over pairs of the negative-sampling loss, in nats, by plain loops in float64.
-
-    ``-log sigmoid(w . c_target) - sum_n log sigmoid(-w . c_n)``, the arguments as in :func:`train_pairs`.
-    """
-    reflected = np.zeros((1, word.shape[1]), dtype=np.float32)
-    total = 0.0
-    for pair in range(centers.size):
-        reflect(word[centers[pair] : centers[pair] + 1], 1, signature, transform, reflected)
-        for i in range(-1, negatives.shape[1]):
-            other = targets[pair] if i < 0 else negatives[pair // batch_size, i]
-            logit = np.float64(dot(reflected[0], context[other]))
-            if bias.size:
-                logit += bias[other]
-            against = -logit if i < 0 else logit
-            total += max(against, 0.0) + np.log1p(np.exp(-abs(logit)))
-    return total / centers.size
-
-
 class NumbaSteps:
     """Steps compiled for this processor."""
 

@@ -107,11 +107,7 @@ def test_sources_examples_and_comments_beside_fields_are_shown(read):
     assert re.search(r'<p class="rubric">Source</p>\s*<p>Levy', entry)
     corpus = read("reference/corpora.html").split('id="embviz.corpora.corpus_from_tokens"')[1]
     assert 'class="doctest highlight-' in corpus.split('<dt class="sig')[0]
-    fields = (
-        read("reference/words.html")
-        .split('id="embviz.words.SGNSSchedule"')[1]
-        .split("</dl>\n</dd>")[0]
-    )
+    fields = read("reference/words.html").split('id="embviz.words.SGNSSchedule"')[1].split("</dl>\n</dd>")[0]
     assert "on the mean loss of a batch" in html.unescape(fields)
 
 
