@@ -55,7 +55,10 @@ class Corpus:
         counts = check_array(self.counts, "counts", 1, kind="integer", low=0)
         if len(counts) != n_words:
             raise ValueError(f"counts has {len(counts)} entries for {n_words} words: give each word one")
-        if (wrong := np.flatnonzero(_occurrences(ids, n_words) != counts)).size:
+        found = np.zeros(n_words + 1, dtype=np.int64)
+        for block in in_blocks(ids, 1 << 20):  # numpy counts in a copy of eight bytes an id
+            found += np.bincount(block.astype(np.int64), minlength=n_words + 1)
+        if (wrong := np.flatnonzero(found[:n_words] != counts)).size:
             raise ValueError(
                 f"counts of {len(wrong)} word(s) disagree with ids, the first "
                 f"{self.vocabulary[wrong[0]]!r}: count again, np.bincount(ids, minlength=V + 1)[:V]"
@@ -119,7 +122,9 @@ class Corpus:
         n_kept = self._n_frequent(min_count, max_vocab)
         # ids go by falling count, so that the words kept are a prefix of the vocabulary
         if rare == "hole":
-            ids = np.minimum(self.ids, self.ids.dtype.type(n_kept)).astype(_id_type(n_kept), copy=False)
+            ids = np.minimum(self.ids, self.ids.dtype.type(n_kept)).astype(
+                np.min_scalar_type(n_kept), copy=False
+            )
             return replace(self, ids=ids, vocabulary=self.vocabulary[:n_kept], counts=self.counts[:n_kept])
         if rare == "drop":
             return self._without_rare(n_kept)
@@ -151,7 +156,7 @@ class Corpus:
         before = np.concatenate([[0], np.cumsum(kept)])  # (N + 1,) tokens kept before each place
         starts = before[self.document_starts]
         ends = np.append(starts[1:], before[-1])
-        ids = self.ids[kept].astype(_id_type(n_kept), copy=False)
+        ids = self.ids[kept].astype(np.min_scalar_type(n_kept), copy=False)
         return replace(
             self,
             ids=ids,
@@ -161,7 +166,9 @@ class Corpus:
         )
 
     def _with_unknown(self, n_kept: int) -> Corpus:
-        new = np.zeros(len(self.vocabulary) + 1, dtype=_id_type(n_kept + 1))  # rare words and holes: 0
+        new = np.zeros(
+            len(self.vocabulary) + 1, dtype=np.min_scalar_type(n_kept + 1)
+        )  # rare words and holes: 0
         new[:n_kept] = np.arange(1, n_kept + 1)
         n_unknown = self.n_tokens - int(self.counts[:n_kept].sum())
         return replace(
@@ -170,19 +177,6 @@ class Corpus:
             vocabulary=[UNKNOWN_WORD, *self.vocabulary[:n_kept]],
             counts=np.concatenate([[n_unknown], self.counts[:n_kept]]),
         )
-
-
-def _occurrences(ids: np.ndarray, n_words: int) -> np.ndarray:
-    """How often each word occurs, (V,); block by block, since numpy counts in a copy of eight bytes an id."""
-    counts = np.zeros(n_words + 1, dtype=np.int64)
-    for block in in_blocks(ids, 1 << 20):
-        counts += np.bincount(block.astype(np.int64), minlength=n_words + 1)
-    return counts[:n_words]
-
-
-def _id_type(n_words: int) -> np.dtype:
-    """Smallest unsigned type for ids up to `n_words`, the id of a hole."""
-    return np.min_scalar_type(n_words)
 
 
 def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[str], np.ndarray]:
@@ -196,7 +190,7 @@ def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of repeated indices the last assignment stays
     order = np.lexsort((first[:n_old], -counts))
     order = order[: np.count_nonzero(counts)]
-    new = np.full(n_old + 1, len(order), dtype=_id_type(len(order)))
+    new = np.full(n_old + 1, len(order), dtype=np.min_scalar_type(len(order)))
     new[order] = np.arange(len(order))
     return new[ids], [vocabulary[i] for i in order], counts[order]
 
@@ -391,12 +385,6 @@ def load_word_test(name: str) -> pd.DataFrame:
         Of a similarity test: word1, word2, score (a float, so that ranks are those of numbers). Of an
         analogy test: a, b, c, d and section; "a is to b as c is to d".
 
-    Raises
-    ------
-    registry.RegistryError
-        If `name` is not a word test.
-    registry.DataMissingError, registry.ChecksumError
-        As :func:`load_corpus` tells.
     """
     entry = registry.data_set(name)
     if entry.kind != "word test":

@@ -81,9 +81,6 @@ def make_corpus(
 
     Raises
     ------
-    ValueError
-        If there is no word, the tokenizer is none of those, a file is not of that encoding, or a string is
-        the name of a file.
     FileNotFoundError
         If a path names no file.
     MemoryError
@@ -100,9 +97,12 @@ def make_corpus(
     >>> make_corpus(["one fish", "two fish"], name="fish").document_starts.tolist()
     [0, 2]
     """
-    called = name or _name_of(source)
+    called = name or (Path(source).stem if isinstance(source, os.PathLike) else "mine")
     tokenize = _tokenizer(tokenizer)
-    _refuse_encoding(encoding)
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise ValueError(f'no encoding is called {encoding!r}: give one such as "utf-8"') from error
     min_count = check_int(min_count, "min_count", 1)
     max_vocab = None if max_vocab is None else check_int(max_vocab, "max_vocab", 1)
     n_letters, n_dropped, example = 0, 0, ""
@@ -112,7 +112,9 @@ def make_corpus(
             if tokenizer == "text8":
                 lost = _OTHER_LETTER.findall(block) if not block.isascii() else []
                 example = example or "".join(lost[:1])
-                n_letters, n_dropped = n_letters + _ascii_letters(block) + len(lost), n_dropped + len(lost)
+                lower = np.frombuffer(block.encode("ascii", "replace"), dtype=np.uint8) | 32
+                n_letters += int(((lower >= ord("a")) & (lower <= ord("z"))).sum()) + len(lost)
+                n_dropped += len(lost)
             numbering.digest(block, begins=begins)
         if n_dropped > TELL * n_letters:
             warnings.warn(
@@ -165,10 +167,6 @@ def _token(token: Any) -> str:
 # --- reading ----------------------------------------------------------------------------------------
 
 
-def _name_of(source: Any) -> str:
-    return Path(source).stem if isinstance(source, os.PathLike) else "mine"
-
-
 def _blocks(source: Any, encoding: str) -> Iterator[tuple[bool, str]]:
     """Pieces of text, none cut inside a word, and whether a document begins with them."""
     if isinstance(source, str):
@@ -194,13 +192,6 @@ def _blocks(source: Any, encoding: str) -> Iterator[tuple[bool, str]]:
         raise ValueError(
             f"source is {type(source).__name__}: give a text, a pathlib.Path, or documents in a list"
         )
-
-
-def _refuse_encoding(name: str) -> None:
-    try:
-        codecs.lookup(name)
-    except LookupError as error:
-        raise ValueError(f'no encoding is called {name!r}: give one such as "utf-8" or "latin-1"') from error
 
 
 def read_file(path: Path) -> str:
@@ -312,11 +303,6 @@ _CUT = _Cut()
 def _words_of(chunk: str) -> tuple[str, ...]:
     pieces = _BOUNDARY.split(unicodedata.normalize("NFC", chunk).lower())
     return tuple(piece for piece in pieces if _WORD.search(piece))
-
-
-def _ascii_letters(text: str) -> int:
-    lower = np.frombuffer(text.encode("ascii", "replace"), dtype=np.uint8) | 32
-    return int(((lower >= ord("a")) & (lower <= ord("z"))).sum())
 
 
 # --- numbering --------------------------------------------------------------------------------------

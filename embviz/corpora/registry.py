@@ -149,13 +149,7 @@ class DataSet:
             raise ValueError(f"the part of its terms, {self.terms!r}, is not its first")
 
     def file(self, part: str) -> DataFile:
-        """The file of a part, by name.
-
-        Raises
-        ------
-        RegistryError
-            If the data set has no such part, naming those it has.
-        """
+        """The file of a part, by name."""
         for file in self.files:
             if file.part == part:
                 return file
@@ -167,13 +161,7 @@ _DATA_SETS = TypeAdapter(tuple[DataSet, ...], config=ConfigDict(extra="forbid", 
 
 
 def load_registry() -> dict[str, DataSet]:
-    """All data sets by name.
-
-    Raises
-    ------
-    RegistryError
-        If an entry is not what it should be, naming its field.
-    """
+    """All data sets by name."""
     file = storage.registry_file()
     try:
         entries = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -189,13 +177,7 @@ def load_registry() -> dict[str, DataSet]:
 
 
 def data_set(name: str) -> DataSet:
-    """The registry's entry called `name`.
-
-    Raises
-    ------
-    RegistryError
-        If there is none, with the names that there are.
-    """
+    """The registry's entry called `name`; RegistryError if there is none, with the names that there are."""
     registry = load_registry()
     if name not in registry:
         raise RegistryError(f"no data set is called {name!r}; known: {EMBEDDED}, {', '.join(registry)}")
@@ -227,14 +209,7 @@ def find_form(name: str, file: DataFile) -> tuple[Path, Form]:
 def model_path(name: str) -> Path:
     """A released model on disk, verified: its folder, or its file where it has but one.
 
-    Parameters
-    ----------
-    name : registry name of a data set of kind "model" or "word vectors"
-
-    Raises
-    ------
-    RegistryError, ChecksumError, DataMissingError
-        As :func:`data_set` and :func:`find_form` tell.
+    `name` is that of a data set of kind "model" or "word vectors"; raises as :func:`find_form`.
     """
     entry = data_set(name)
     paths = [find_form(name, file)[0] for file in entry.files if file.part != entry.terms]
@@ -292,13 +267,7 @@ def _missing_message(name: str, file: DataFile) -> str:
 
 
 def read_bytes(name: str, *, part: str = "all") -> bytes:
-    """The uncompressed bytes of a data set's part, verified, from disk.
-
-    Raises
-    ------
-    RegistryError, ChecksumError, DataMissingError
-        As :func:`data_set` and :func:`find_form` tell.
-    """
+    """The uncompressed bytes of a data set's part, verified, from disk; raises as :func:`find_form`."""
     file = data_set(name).file(part)
     path, form = find_form(name, file)
     content = _uncompress(path, form)
@@ -463,30 +432,28 @@ def list_data() -> pd.DataFrame:
             "title": "Docstrings of the installed torch, numpy, scipy, scikit-learn and pandas",
         }
     ]
-    rows += [_listed(entry, file) for entry in load_registry().values() for file in entry.files]
+    for entry in load_registry().values():
+        for file in entry.files:
+            path = next((path for path, _ in _stored(file)), None)
+            needed = [{member.partition(":")[0] for member in form.members} for form in file.forms]
+            addresses = [
+                form.address or ", ".join(str(package) for package in entry.packages if package.name in names)
+                for form, names in zip(file.forms, needed, strict=True)
+            ]
+            rows.append(
+                {
+                    "name": entry.name,
+                    "part": file.part,
+                    "kind": entry.kind,
+                    "bytes": file.text_size or file.forms[0].size,
+                    "state": "absent" if path is None else "at hand",
+                    "licence": entry.licence,
+                    "address": next(filter(None, addresses), None),
+                    "path": None if path is None else str(path),
+                    "title": entry.title,
+                }
+            )
     return pd.DataFrame(rows).astype({"bytes": "Int64"})
-
-
-def _listed(entry: DataSet, file: DataFile) -> dict[str, Any]:
-    path = next((path for path, _ in _stored(file)), None)
-    sources = (form.address or _published_in(entry, form) for form in file.forms)
-    return {
-        "name": entry.name,
-        "part": file.part,
-        "kind": entry.kind,
-        "bytes": file.text_size or file.forms[0].size,
-        "state": "absent" if path is None else "at hand",
-        "licence": entry.licence,
-        "address": next(filter(None, sources), None),
-        "path": None if path is None else str(path),
-        "title": entry.title,
-    }
-
-
-def _published_in(entry: DataSet, form: Form) -> str:
-    """Package, version and client of a file that is published in packages."""
-    needed = {member.partition(":")[0] for member in form.members}
-    return ", ".join(str(package) for package in entry.packages if package.name in needed)
 
 
 def verify_data(names: Iterable[str] | None = None) -> pd.DataFrame:

@@ -35,19 +35,11 @@ SHARD = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """An array that is read when it is asked for.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    load : function of rows (sorted numbers, or None for all) that returns the float32 array
-    key : object
-        Equal for two names of one array in memory.
-    """
+    """An array that is read when it is asked for."""
 
     shape: tuple[int, ...]
-    load: Callable[[np.ndarray | None], np.ndarray]
-    key: object = None
+    load: Callable[[np.ndarray | None], np.ndarray]  # of sorted rows, or None for all: float32
+    key: object = None  # equal for two names of one array in memory
 
     def read(self, rows: np.ndarray | None = None) -> np.ndarray:
         """All of it or some rows, in rising order, float32."""
@@ -60,27 +52,13 @@ class StoredArray:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Arrays of a model by name, with what its configuration says.
+    """Arrays of a model by name, with what its configuration says."""
 
-    Parameters
-    ----------
-    name : str
-        Of the model, for titles.
-    arrays : dict of str to StoredArray
-        Floating numbers only; prefixes of torch.compile and DataParallel are taken off.
-    config : dict
-        By Hugging Face's names, empty where there is none.
-    module : nn.Module, optional
-        The model itself, where it was one.
-    left_out : dict of str to str
-        Arrays that are not read, with their types: whole numbers (as of a rounded model) and complex ones.
-    """
-
-    name: str
-    arrays: dict[str, StoredArray]
-    config: dict[str, Any] = field(default_factory=dict)
-    module: nn.Module | None = None
-    left_out: dict[str, str] = field(default_factory=dict)
+    name: str  # of the model, for titles
+    arrays: dict[str, StoredArray]  # floating numbers; prefixes of torch.compile and DataParallel are off
+    config: dict[str, Any] = field(default_factory=dict)  # by Hugging Face's names, empty where there is none
+    module: nn.Module | None = None  # the model itself, where it was one
+    left_out: dict[str, str] = field(default_factory=dict)  # arrays that are not read, with their types
 
 
 def weights_of(source: Any) -> Weights:

@@ -21,9 +21,7 @@ from embviz.inspection.tables import BLOCK_ROWS
 from embviz.inspection.weight_files import read_tokenizer, read_weights
 from embviz.words.wordvectors import WordVectors, token_names
 
-SAME = (
-    0.5  # share of the smaller vocabulary that tokens must have in common to be compared as they are written
-)
+SAME = 0.5  # share of the smaller vocabulary that tokens must share to be compared as they are written
 LEAST_SHARED = 10
 N_PAIRS = 50_000  # whose cosines are compared
 N_NEIGHBORS = 10  # nearest tokens that are compared
@@ -37,39 +35,21 @@ CHANGES = ("part", "layer", "change", "rank", "rank_of_random", "largest")
 class Comparison:
     """What :func:`compare` found.
 
-    Parameters
-    ----------
-    names : pair of str
-    n_tokens : pair of int
-        Of both vocabularies.
-    tokens : list of str, length n
-        Shared tokens that were compared, the first of the first vocabulary before others.
-    table : DataFrame
-        quantity, value, low, high (95% interval over tokens), control: the same with the tokens of the second
-        in random order.
-    moved : DataFrame
-        token, cosine of its two rows after alignment, nearest tokens in both; the most moved first.
-    changes : DataFrame
-        Of each matrix that both have: part, layer, change (the norm of the difference over the norm of the
-        first), rank (directions that hold 90% of the squared difference), rank_of_random (the same of
-        independent entries), largest (the share of its largest direction).
-    spectra : dict of str to array
-        Singular values of the compared rows, centred, over the root of their sum of squares.
-    rows : dict of str to array, (n, D)
-        Compared rows, centred; the second turned onto the first; and turned with its tokens in random order.
-    cosines : array, (n,)
-        Of each token's two rows after alignment.
+    `table` has quantity, value, low, high (95% interval over tokens), and control: the same with the tokens
+    of the second in random order. `changes` has of each matrix that both have: part, layer, change (the norm
+    of the difference over the norm of the first), rank (directions that hold 90% of the squared difference),
+    rank_of_random (the same of independent entries), largest (the share of its largest direction).
     """
 
     names: tuple[str, str]
-    n_tokens: tuple[int, int]
-    tokens: list[str]
+    n_tokens: tuple[int, int]  # of both vocabularies
+    tokens: list[str]  # (n,) shared tokens that were compared, in the order of the first vocabulary
     table: pd.DataFrame
-    moved: pd.DataFrame
+    moved: pd.DataFrame  # token, cosine of its aligned rows, nearest tokens in both; the most moved first
     changes: pd.DataFrame
-    spectra: dict[str, np.ndarray]
-    rows: dict[str, np.ndarray]
-    cosines: np.ndarray
+    spectra: dict[str, np.ndarray]  # singular values of centred rows over the root of their sum of squares
+    rows: dict[str, np.ndarray]  # (n, D), centred; the second turned onto the first; turned in random order
+    cosines: np.ndarray  # (n,) of each token's two rows after alignment
 
     @property
     def sentence(self) -> str:
@@ -143,7 +123,8 @@ def compare(
     turned, permuted = _aligned(a, b, rng), _aligned(a, b[order], rng)
     own = metrics.cosines(a, turned)
     table = _quantities(a, b, order, own, metrics.cosines(a, permuted), rng)
-    names = _names(sides[0].name, sides[1].name)
+    names = (sides[0].name, sides[1].name)
+    names = (f"{names[0]} (first)", f"{names[1]} (second)") if names[0] == names[1] else names
     return Comparison(
         names,
         (len(sides[0].tokens), len(sides[1].tokens)),
@@ -185,10 +166,6 @@ def _read(source: Any, tokenizer: Any) -> _Side:
         tokenizer = read_tokenizer(source)
     tokens = token_names(tokenizer if tokenizer is not None else [], n_rows)
     return _Side(weights.name, weights, embedding, tokens)
-
-
-def _names(first: str, second: str) -> tuple[str, str]:
-    return (first, second) if first != second else (f"{first} (first)", f"{second} (second)")
 
 
 def _shared(first: list[str], second: list[str], most: int) -> np.ndarray:
@@ -240,7 +217,7 @@ def _quantities(
     if a.shape == b.shape:
         found.append(("cosine without alignment", metrics.cosines(a, b), metrics.cosines(a, b[order])))
     name = f"share of {k} neighbours kept"
-    found.append((name, _kept(near[0], near[1]), _kept(near[0], near[2])))
+    found.append((name, metrics.neighbors_kept(near[0], near[1]), metrics.neighbors_kept(near[0], near[2])))
     rows = [
         (name, values.mean(), *metrics.bootstrap_interval(values, seed=rng, n_resamples=200), null.mean())
         for name, values, null in found
@@ -263,11 +240,6 @@ def _aligned(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarr
     for fitted, judged in (halves, halves[::-1]):
         turned[judged] = y[judged] @ metrics.procrustes_map(x[fitted], y[fitted])
     return turned
-
-
-def _kept(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Of each token the share of the first's neighbours that are the second's too."""
-    return np.array([np.isin(one, other).mean() for one, other in zip(first, second, strict=True)])
 
 
 def _moved(
@@ -344,10 +316,8 @@ def _rank(squares: np.ndarray) -> int:
 def _kinds_of(weights: Weights) -> dict[str, tuple[str, float]]:
     """Part and layer of each named matrix of a layer."""
     try:
-        maps = roles.attention_maps(weights, *roles.heads_of(weights))
+        maps = roles.layer_maps(weights, *roles.heads_of(weights))
     except ValueError:
         return {}
-    n_layers = max((one.layer for one in maps), default=-1) + 1
-    every = [*maps, *roles.layer_matrices(weights, n_layers)]
-    of_array = {id(one.array): (one.kind, float(one.layer)) for one in every}
+    of_array = {id(one.array): (one.kind, float(one.layer)) for one in maps}
     return {name: of_array[id(array)] for name, array in weights.arrays.items() if id(array) in of_array}

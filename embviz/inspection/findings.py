@@ -97,76 +97,28 @@ class Headline:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What :func:`~embviz.inspection.inspect` found.
+    """What :func:`~embviz.inspection.inspect` found."""
 
-    Parameters
-    ----------
-    name : str
-        Of the model.
-    vocab_size, embedding_dim : int
-        V and D of the embedding; 0 without one.
-    tied : bool or None
-        Whether input and output embedding are one; None where there is no saying.
-    why : str
-        How that is known.
-    measured : list of Measured
-        All measurements, in the order of the model; what does not apply says so in its note.
-    neighbors : DataFrame
-        token, neighbor, cosine, and the control: the mean largest cosine of rows that take each column from
-        another random row.
-    extremes : DataFrame
-        token, row, length and deviation of the shortest and the longest rows of the embedding: how far the
-        length is from the median, in median absolute deviations.
-    spectra : dict of str to pair of arrays
-        Singular values of the embedding and the output matrix, as they are and centred, over their edge, and
-        those of independent entries.
-    lengths : array, (V,)
-        Of all rows of the embedding.
-    rows : array of int
-        Rows of the embedding whose nearest rows were looked for among all rows.
-    kinds : DataFrame
-        Kinds of tokens with their rows' lengths and isotropy, see
-        :func:`~embviz.inspection.vocabulary.kinds_table`; empty without a tokenizer.
-    undertrained : DataFrame
-        token, row, kind and distance of tokens in use whose rows are as near to the unused tokens' as these
-        are to each other, the nearest first.
-    twins : DataFrame
-        Pairs of tokens that differ by a leading space, a capital or a plural's s: sort, token, twin, cosine,
-        and whether each is the other's nearest among all rows (mutual).
-    distances : dict of str to array
-        Cosine distances from the unused tokens, of "tokens in use" and of "unused tokens, held out".
-    vocabulary : list of str
-        Tokens of all rows; empty without a tokenizer.
-    counts : array, (V,)
-        How often each token comes in the text; empty without a text.
-    facts : dict
-        What `description` says: numbers, family, layers, heads.
-    weights : Weights, optional
-        The model's arrays, to measure more.
-    names : dict of str to str or None
-        Names of the embedding and the output matrix among them.
-    """
-
-    name: str
-    vocab_size: int
-    embedding_dim: int
-    tied: bool | None
-    why: str
-    measured: list[Measured]
-    neighbors: pd.DataFrame
-    extremes: pd.DataFrame
-    spectra: dict[str, tuple[np.ndarray, np.ndarray]]
-    lengths: np.ndarray
-    rows: np.ndarray
-    kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
-    undertrained: pd.DataFrame = field(default_factory=pd.DataFrame)
-    twins: pd.DataFrame = field(default_factory=pd.DataFrame)
-    distances: dict[str, np.ndarray] = field(default_factory=dict)
-    vocabulary: list[str] = field(default_factory=list)
-    counts: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    facts: dict[str, Any] = field(default_factory=dict)
-    weights: Weights | None = None
-    names: dict[str, str | None] = field(default_factory=dict)
+    name: str  # of the model
+    vocab_size: int  # V of the embedding; 0 without one
+    embedding_dim: int  # D
+    tied: bool | None  # whether input and output embedding are one; None where there is no saying
+    why: str  # how that is known
+    measured: list[Measured]  # in the order of the model; what does not apply says so in its note
+    neighbors: pd.DataFrame  # token, neighbor, cosine, control (of rows mixed column by column)
+    extremes: pd.DataFrame  # token, row, length, deviation (in median absolute ones): shortest and longest
+    spectra: dict[str, tuple[np.ndarray, np.ndarray]]  # singular values over the edge, and independent ones'
+    lengths: np.ndarray  # (V,) of all rows of the embedding
+    rows: np.ndarray  # whose nearest rows were looked for among all rows
+    kinds: pd.DataFrame = field(default_factory=pd.DataFrame)  # lengths and isotropy by kind of token
+    undertrained: pd.DataFrame = field(default_factory=pd.DataFrame)  # token, row, kind, distance
+    twins: pd.DataFrame = field(default_factory=pd.DataFrame)  # sort, token, twin, cosine, mutual
+    distances: dict[str, np.ndarray] = field(default_factory=dict)  # from unused tokens: in use, held out
+    vocabulary: list[str] = field(default_factory=list)  # tokens of all rows; empty without a tokenizer
+    counts: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (V,) in the text
+    facts: dict[str, Any] = field(default_factory=dict)  # what `description` says
+    weights: Weights | None = None  # the model's arrays, to measure more
+    names: dict[str, str | None] = field(default_factory=dict)  # of embedding and output matrix among them
 
     @functools.cached_property
     def table(self) -> pd.DataFrame:

@@ -304,14 +304,13 @@ def _measure_layers(
 ) -> list[Measured]:
     """Queries, keys and values, a layer at a time and by head, then the other matrices of each layer."""
     try:
-        maps = roles.attention_maps(weights, n_heads, n_kv)
+        maps = roles.layer_maps(weights, n_heads, n_kv)
     except ValueError as error:
         return [_missing("Q, K, V", "all", error)]
     if not maps:
         return [_missing("Q, K, V", "all", "no queries, keys and values recognised by their names")]
     found = []
-    others = roles.layer_matrices(weights, 1 + max(one.layer for one in maps))
-    for one in tqdm([*maps, *others], desc="matrices", disable=not progress, leave=False):
+    for one in tqdm(maps, desc="matrices", disable=not progress, leave=False):
         matrix = one.array.read()
         found += _measure_spectrum(one.kind, matrix, seed, layer=one.layer)
         if one.kind not in roles.SEPARATE:

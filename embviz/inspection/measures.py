@@ -21,33 +21,17 @@ TRACY_WIDOM = -1.2065  # mean of the distribution of the largest eigenvalue, rea
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measurement beside its control: a row of a report.
-
-    Parameters
-    ----------
-    quantity : str
-    value : float
-        NaN where it does not apply.
-    null : array, one value a draw
-        Of the control; one number where it is known by formula, none where there is no value.
-    interval : pair of float, optional
-        95%, by resampling rows, of a mean over rows.
-    part : str
-        Of the model; "" before a report gives it its place.
-    layer, head, n_rows : int, optional
-    note : str
-        What belongs to the number, or why there is none.
-    """
+    """A measurement beside its control: a row of a report, once a report has given it its place."""
 
     quantity: str
-    value: float = np.nan
-    null: np.ndarray = field(default_factory=lambda: np.empty(0))
-    interval: tuple[float, float] = (np.nan, np.nan)
-    part: str = ""
+    value: float = np.nan  # NaN where it does not apply
+    null: np.ndarray = field(default_factory=lambda: np.empty(0))  # control, a value a draw; one by formula
+    interval: tuple[float, float] = (np.nan, np.nan)  # 95%, by resampling rows, of a mean over rows
+    part: str = ""  # of the model
     layer: int | None = None
     head: int | None = None
     n_rows: int | None = None
-    note: str = ""
+    note: str = ""  # what belongs to the number, or why there is none
 
     @property
     def control(self) -> float:
@@ -56,15 +40,9 @@ class Measured:
 
 
 def singular_values(matrix: ArrayLike) -> np.ndarray:
-    """Singular values, the largest first, by the smaller Gram matrix in float64.
+    """Singular values of a matrix (n, m), the largest first, by the smaller Gram matrix in float64.
 
-    Parameters
-    ----------
-    matrix : array, shape (n, m)
-
-    Returns
-    -------
-    array, shape (min(n, m),); exact to about 1e-8 of the largest
+    They are exact to about 1e-8 of the largest.
 
     >>> singular_values([[3.0, 0.0], [0.0, -4.0]]).tolist()
     [4.0, 3.0]
@@ -77,10 +55,6 @@ def singular_values(matrix: ArrayLike) -> np.ndarray:
 
 def edge(matrix: ArrayLike) -> float:
     """Where the spectrum of independent entries of that variance ends: s (sqrt(n) + sqrt(m)).
-
-    Parameters
-    ----------
-    matrix : array, shape (n, m)
 
     Source
     ------
@@ -148,33 +122,27 @@ def spectrum_measures(
 ) -> tuple[list[Measured], np.ndarray, np.ndarray]:
     """Share of singular values beyond the edge, stable rank, distance from an orthogonal matrix.
 
-    Parameters
-    ----------
-    matrix : array, shape (n, m), finite, not all equal
-    n_draws : int
-        Of the control, the same entries in random places, for fewer than 64 rows or columns. For larger
-        matrices the control is what a matrix of such independent entries tends to, by formula.
-    seed : int
-    with_control : bool, default True
-        Whether the control's singular values are computed for large matrices too.
+    The stable rank is |W|_F^2 over the square of the largest singular value. "from orthogonal" is the
+    standard deviation of the squared singular values over their mean: 0 for a matrix with orthonormal rows or
+    columns, times any number. The control of a matrix with fewer than 64 rows or columns has the same entries
+    in random places, `n_draws` times; of larger ones it is what independent entries tend to, by formula.
 
     Returns
     -------
     measures : list of Measured
-        The stable rank is |W|_F^2 over the square of the largest singular value. "from orthogonal" is the
-        standard deviation of the squared singular values over their mean: 0 for a matrix with orthonormal
-        rows or columns, times any number.
     values, control_values : array, shape (min(n, m),)
         Singular values, and those of one matrix of independent entries: the control's first draw, or, for a
-        large matrix, normal numbers of this variance. A large matrix's values are exact to about 3e-4 of the
-        largest (float32).
+        large matrix, normal numbers of this variance (`with_control`). A large matrix's values are exact to
+        about 3e-4 of the largest (float32).
     """
     matrix = check_array(matrix, "matrix", 2)
     if np.ptp(matrix) == 0:
         raise ValueError("all its numbers are equal")
     rng = np.random.default_rng(seed)
     if min(matrix.shape) >= LARGE:
-        squares = _squares(matrix)
+        small = matrix.astype(np.float32)
+        gram = small @ small.T if len(small) <= small.shape[1] else small.T @ small
+        squares = np.linalg.eigvalsh(gram).clip(0)[::-1].astype(np.float64)
         mean, std = float(matrix.mean()), float(matrix.std())
         largest = max(float(matrix.max()) - mean, mean - float(matrix.min()))
         found = large_spectrum_measures(squares, matrix.shape, std, mean, largest)
@@ -193,14 +161,6 @@ def spectrum_measures(
     return found, values, controls[0]
 
 
-def _squares(matrix: np.ndarray) -> np.ndarray:
-    """Squared singular values, the largest first, in float32."""
-    small = matrix.astype(np.float32)
-    gram = small @ small.T if len(small) <= small.shape[1] else small.T @ small
-    found: np.ndarray = np.linalg.eigvalsh(gram).clip(0)[::-1].astype(np.float64)
-    return found
-
-
 def large_spectrum_measures(
     squares: np.ndarray, shape: tuple[int, ...], std: float, mean: float, largest: float
 ) -> list[Measured]:
@@ -215,13 +175,7 @@ def large_spectrum_measures(
 
 
 def normal_spectrum(n: int, m: int, std: float, *, seed: int) -> np.ndarray:
-    """Singular values of one matrix of independent normal entries, the largest first, without the matrix.
-
-    Parameters
-    ----------
-    n, m : int
-    std : float
-    seed : int
+    """Singular values of one (n, m) matrix of independent normal entries, the largest first, without it.
 
     Source
     ------
@@ -248,19 +202,10 @@ def normal_spectrum(n: int, m: int, std: float, *, seed: int) -> np.ndarray:
 def isotropy_measures(
     unit_sum: np.ndarray, n_rows: int, rows: np.ndarray, *, n_draws: int, seed: int
 ) -> Measured:
-    """Mean cosine of all pairs of rows of a table.
+    """Mean cosine of all pairs of rows of a table, of which `n_rows` are not 0.
 
-    Parameters
-    ----------
-    unit_sum : array, (D,)
-        Sum of all rows, each divided by its length.
-    n_rows : int
-        Rows that are not 0.
-    rows : array, (n, D)
-        Rows drawn at random from the table, not 0: for the interval and the control.
-    n_draws : int
-        Of the control, the entries of `rows` in random places.
-    seed : int
+    `unit_sum` (D,) is the sum of all rows, each divided by its length. The interval and the control, entries
+    in random places, come from `rows` (n, D), drawn at random.
 
     Source
     ------
@@ -276,15 +221,10 @@ def isotropy_measures(
 
 
 def nearest_measures(cosines: np.ndarray, control: np.ndarray, *, n_draws: int, seed: int) -> Measured:
-    """Mean cosine of rows with their nearest among all rows of a table.
+    """Mean cosine of rows, drawn at random, with their nearest among all rows of a table.
 
-    Parameters
-    ----------
-    cosines : array, (n,)
-        Of rows drawn at random.
-    control : array, (m,)
-        Of made rows that take each column from another random row; cut into `n_draws` parts.
-    n_draws, seed : int
+    The control are the cosines of made rows that take each column from another random row, cut into `n_draws`
+    parts.
     """
     around = bootstrap_interval(cosines, seed=seed, n_resamples=N_RESAMPLES)
     parts = np.array([part.mean() for part in np.array_split(control, min(n_draws, len(control)))])
@@ -292,16 +232,10 @@ def nearest_measures(cosines: np.ndarray, control: np.ndarray, *, n_draws: int, 
 
 
 def length_measures(lengths: np.ndarray, kurtosis: float, embedding_dim: int) -> Measured:
-    """Spread of the lengths of all rows: their standard deviation over their mean.
+    """Spread of the lengths of all rows, (V,): their standard deviation over their mean.
 
-    Parameters
-    ----------
-    lengths : array, (V,)
-    kurtosis : float
-        Of the table's entries.
-    embedding_dim : int
-        D. The control is the spread of rows of D independent entries of this kurtosis, by formula:
-        ``sqrt((kurtosis - 1) / D) / 2``.
+    The control is the spread of rows of D independent entries of this kurtosis, by formula:
+    ``sqrt((kurtosis - 1) / D) / 2``.
     """
     lengths = lengths.astype(np.float64)
     control = 0.5 * np.sqrt(max(kurtosis - 1, 0) / embedding_dim)
@@ -310,15 +244,9 @@ def length_measures(lengths: np.ndarray, kurtosis: float, embedding_dim: int) ->
 
 
 def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> list[Measured]:
-    """Two tables of the same words: the cosine of a word's two rows, and whether pairs are alike in both.
+    """Two tables (V, D) of the same words: cosine of a word's two rows, and whether pairs are alike in both.
 
-    Parameters
-    ----------
-    x, y : array, shape (V, D)
-        Input and output rows; at least three words have a direction in both.
-    n_draws : int
-        Of the null, the rows of `y` in a random order.
-    seed : int
+    At least three words have a direction in both; the control has the rows of `y` in random orders.
     """
     x, y = check_pair(x, y, 2)
     has_both = np.logical_and(x.any(axis=1), y.any(axis=1))
@@ -351,14 +279,9 @@ def paired_measures(x: ArrayLike, y: ArrayLike, *, n_draws: int, seed: int) -> l
 
 
 def order_measures(table: ArrayLike, *, n_draws: int, seed: int) -> list[Measured]:
-    """Smoothness of positions: 1 - mean squared step / mean squared distance of two rows.
+    """Smoothness of positions (T, D): 1 - mean squared step / mean squared distance of two rows.
 
-    Parameters
-    ----------
-    table : array, shape (T, D), at least three rows, not all equal
-    n_draws : int
-        Of the null, the rows in a random order, about 0.
-    seed : int
+    The control, rows in random orders, is about 0.
 
     >>> line = np.arange(20.0)[:, None]
     >>> [round(one.value, 2) for one in order_measures(line, n_draws=2, seed=0)]

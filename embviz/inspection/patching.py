@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from embviz.arrays import check_int
 from embviz.files.pretrained import evaluating
 from embviz.files.weights import plain_name
 from embviz.inspection import causal_models, roles
@@ -152,14 +151,11 @@ def _replaced(matrix: np.ndarray, how: How, name: str, module: nn.Module) -> np.
             f"{how!r} is no replacement: zero, identity, key, permuted, rank N, without head N, or a function"
         )
     number = int(match[2])
-    return _low_rank(matrix, number) if match[1] == "rank" else _headless(matrix, number, name, module)
-
-
-def _low_rank(matrix: np.ndarray, rank: int) -> np.ndarray:
-    check_int(rank, "rank", low=1)
+    if match[1] == "without head":
+        return _headless(matrix, number, name, module)
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    found: np.ndarray = (left[:, :rank] * values[:rank]) @ right[:rank]
-    return found
+    best: np.ndarray = (left[:, :number] * values[:number]) @ right[:number]
+    return best
 
 
 def _heads_of(name: str, module: nn.Module) -> tuple[str, Any, int, int]:
@@ -168,9 +164,7 @@ def _heads_of(name: str, module: nn.Module) -> tuple[str, Any, int, int]:
     n_heads, n_kv = roles.heads_of(weights)
     if n_heads is None or n_kv is None:
         raise ValueError("the number of heads is not known")
-    maps = roles.attention_maps(weights, n_heads, n_kv)
-    n_layers = max((one.layer for one in maps), default=-1) + 1
-    every = [*maps, *roles.layer_matrices(weights, n_layers)]
+    every = roles.layer_maps(weights, n_heads, n_kv)
     own = [one for one in every if weights.arrays.get(name) is one.array]
     if not own or own[0].kind not in ("Q", "K", "V", "O"):
         raise ValueError(f"{name} is no separate matrix of queries, keys, values or outputs: it has no heads")

@@ -225,15 +225,13 @@ OTHERS = {
 }
 
 
-def layer_matrices(weights: Weights, n_layers: int) -> list[AttentionMap]:
-    """Output matrices of the attentions, and matrices of the MLPs, where each layer has one.
+def layer_maps(weights: Weights, n_heads: int | None, n_kv: int | None) -> list[AttentionMap]:
+    """Queries, keys and values of all layers, then the other matrices of their attentions and MLPs.
 
-    Parameters
-    ----------
-    weights : Weights
-    n_layers : int
-        Attentions that were found: kinds of which there are more or fewer, as of experts, are left out.
+    A kind of which there are more or fewer than attentions, as of experts, is left out.
     """
+    maps = attention_maps(weights, n_heads, n_kv)
+    n_layers = 1 + max((one.layer for one in maps), default=-1)
     found = []
     for kind, ends in OTHERS.items():
         form = re.compile(rf"(.*?\d+)\.(?:.*\.)?(?:{ends})$")
@@ -249,7 +247,7 @@ def layer_matrices(weights: Weights, n_layers: int) -> list[AttentionMap]:
                 AttentionMap(kind, layers[place], name, weights.arrays[name], None)
                 for name, place in named.items()
             ]
-    return sorted(found, key=lambda one: one.layer)
+    return maps + sorted(found, key=lambda one: one.layer)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -19,35 +19,17 @@ SMALL = 1 << 20  # numbers of a table that is read whole, so that controls of it
 
 @dataclass(frozen=True, eq=False)
 class TableMoments:
-    """What one pass over all rows of a table, (V, D), adds up.
-
-    Parameters
-    ----------
-    n_rows : int
-    mean : array, (D,)
-        Of all rows.
-    gram : array, (D, D)
-        The rows' products, W' W.
-    unit_sum : array, (D,)
-        Sum of the rows, each divided by its length; rows of length 0 are left out.
-    lengths : array, (V,)
-    mean_entry, std : float
-        Of all V D entries.
-    kurtosis : float
-        Fourth central moment of the entries over the square of their variance; 3 for a normal distribution.
-    largest : float
-        Largest absolute distance of an entry from their mean.
-    """
+    """What one pass over all rows of a table, (V, D), adds up."""
 
     n_rows: int
-    mean: np.ndarray
-    gram: np.ndarray
-    unit_sum: np.ndarray
-    lengths: np.ndarray
-    mean_entry: float
+    mean: np.ndarray  # (D,) of all rows
+    gram: np.ndarray  # (D, D) the rows' products, W' W
+    unit_sum: np.ndarray  # (D,) sum of the rows, each divided by its length; rows of length 0 are left out
+    lengths: np.ndarray  # (V,)
+    mean_entry: float  # of all V D entries, as those that follow
     std: float
-    kurtosis: float
-    largest: float
+    kurtosis: float  # fourth central moment over the squared variance; 3 for a normal distribution
+    largest: float  # absolute distance of an entry from their mean
 
     @property
     def centred_gram(self) -> np.ndarray:
@@ -73,12 +55,7 @@ def blocks(array: StoredArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def table_moments(array: StoredArray) -> TableMoments:
-    """Sums over all rows of a table.
-
-    Parameters
-    ----------
-    array : StoredArray, shape (V, D), finite
-    """
+    """Sums over all rows of a table (V, D)."""
     V, D = array.shape
     gram, total, units = np.zeros((D, D)), np.zeros(D), np.zeros(D)
     lengths = np.empty(V, dtype=np.float32)
@@ -106,23 +83,13 @@ def table_moments(array: StoredArray) -> TableMoments:
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """The nearest rows of some vectors among all rows of a table, the largest cosine first.
+    """The nearest rows of some vectors among all rows of a table, the largest cosine first."""
 
-    Parameters
-    ----------
-    rows : integer array, (n, k)
-    cosines : array, (n, k)
-    centred : array, (n,)
-        The largest cosine once the table's mean is taken off both.
-    unit_sum, n_directions : array, (D,), and int
-        Sum of all the table's rows, mean taken off, each divided by its length; how many are not 0.
-    """
-
-    rows: np.ndarray
-    cosines: np.ndarray
-    centred: np.ndarray
-    unit_sum: np.ndarray
-    n_directions: int
+    rows: np.ndarray  # (n, k)
+    cosines: np.ndarray  # (n, k)
+    centred: np.ndarray  # (n,) the largest cosine once the table's mean is taken off both
+    unit_sum: np.ndarray  # (D,) sum of all the table's rows, mean taken off, each divided by its length
+    n_directions: int  # of these rows, those that are not 0
 
 
 def nearest_rows(
@@ -156,13 +123,13 @@ def nearest_rows(
     near = np.zeros((len(queries), n), dtype=int)
     centred = np.full(len(queries), -np.inf, dtype=np.float32)
     apart = queries - mean
-    inverse, inverse_apart = _inverse_lengths(queries), _inverse_lengths(apart)
+    inverse, inverse_apart = inverse_lengths(queries), inverse_lengths(apart)
     shift = apart @ mean + mean @ mean  # q r = (q - m)(r - m) + (q - m) m + r m; no large numbers cancel
     order = np.argsort(own, kind="stable")
     unit_sum, n_directions = np.zeros(array.shape[1]), 0
     for block, rows in blocks(array):
         centred_rows = rows - mean
-        inverse_rows = _inverse_lengths(centred_rows)
+        inverse_rows = inverse_lengths(centred_rows)
         unit_sum += inverse_rows @ centred_rows
         n_directions += int((inverse_rows > 0).sum())
         products = apart @ centred_rows.T
@@ -173,7 +140,7 @@ def nearest_rows(
         np.maximum(centred, cosines.max(axis=1) * inverse_apart, out=centred)
         products += centred_rows @ mean
         products += shift[:, None]
-        products *= _inverse_lengths(rows)
+        products *= inverse_lengths(rows)
         products[among, itself] = -np.inf
         better = np.flatnonzero(products.max(axis=1) > best[:, -1])
         k = min(n, len(block))
@@ -187,7 +154,7 @@ def nearest_rows(
     return Nearest(near, best.clip(-1, 1), centred.clip(-1, 1), unit_sum, n_directions)
 
 
-def _inverse_lengths(rows: np.ndarray) -> np.ndarray:
+def inverse_lengths(rows: np.ndarray) -> np.ndarray:
     """One over each row's length, 0 for a zero row, which has no direction."""
     lengths = np.linalg.norm(rows, axis=1)
     found: np.ndarray = np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1), 0)
@@ -200,12 +167,6 @@ def columns_at_random(array: StoredArray, n: int, seed: int) -> np.ndarray:
     They have the mean and the variance of each column, and nothing of what columns have in common: a control
     for how near a row's nearest row is.
 
-    Parameters
-    ----------
-    array : StoredArray, shape (V, D)
-    n : int
-        Rows to make.
-    seed : int
     """
     rng = np.random.default_rng(seed)
     V, D = array.shape
@@ -216,30 +177,16 @@ def columns_at_random(array: StoredArray, n: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """All rows of a table, (V, D), measured as they are and with their mean taken off.
-
-    Parameters
-    ----------
-    moments : TableMoments
-    rows : integer array
-        Rows whose nearest rows were looked for.
-    vectors : array, (len(rows), D)
-    nearest, control : Nearest
-        Of these rows, and of rows that take each column from another random row.
-    raw, centred : list of Measured
-        Spectrum, isotropy, nearest rows and, raw alone, the spread of lengths.
-    spectra : dict of str to pair of arrays
-        "raw" and "centred": singular values over the edge, and those of independent entries.
-    """
+    """All rows of a table, (V, D), measured as they are ("raw") and with their mean taken off ("centred")."""
 
     moments: TableMoments
-    rows: np.ndarray
-    vectors: np.ndarray
-    nearest: Nearest
-    control: Nearest
-    raw: list[Measured]
-    centred: list[Measured]
-    spectra: dict[str, tuple[np.ndarray, np.ndarray]]
+    rows: np.ndarray  # whose nearest rows were looked for
+    vectors: np.ndarray  # (len(rows), D)
+    nearest: Nearest  # of these rows
+    control: Nearest  # of rows that take each column from another random row
+    raw: list[Measured]  # spectrum, isotropy, nearest rows, spread of lengths
+    centred: list[Measured]  # the same without lengths
+    spectra: dict[str, tuple[np.ndarray, np.ndarray]]  # over the edge, and of independent entries
 
 
 def measure_table(

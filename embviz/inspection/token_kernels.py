@@ -21,33 +21,15 @@ N_DRAWS = 5  # of the control
 
 @dataclass(frozen=True, eq=False)
 class TokenKernel:
-    """What :func:`token_kernel` found.
+    """What :func:`token_kernel` found."""
 
-    Parameters
-    ----------
-    tokens : list of str, length V
-        The most frequent tokens of the text, the most frequent first.
-    rows : array of int, (V,)
-        Their rows of the embedding.
-    D : array, (V, V)
-        Log counts of their pairs, in nats.
-    W : array, (V, V)
-        Gram matrix of their rows.
-    extraction : Extraction
-        The kernel K that gives W from D, and how well it was posed.
-    score : float
-        Circulant score of K.
-    controls : array
-        The score for embeddings whose rows are in random orders.
-    """
-
-    tokens: list[str]
-    rows: np.ndarray
-    D: np.ndarray
-    W: np.ndarray
-    extraction: Extraction
-    score: float
-    controls: np.ndarray
+    tokens: list[str]  # (V,) the most frequent tokens of the text, the most frequent first
+    rows: np.ndarray  # (V,) their rows of the embedding
+    D: np.ndarray  # (V, V) log counts of their pairs, nats
+    W: np.ndarray  # (V, V) Gram matrix of their rows
+    extraction: Extraction  # the kernel K that gives W from D, and how well it was posed
+    score: float  # circulant score of K
+    controls: np.ndarray  # the score for embeddings whose rows are in random orders
 
 
 def token_kernel(model: Any, text: Any, tokenizer: Any = None, *, n_words: int = 300) -> TokenKernel:

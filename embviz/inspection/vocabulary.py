@@ -13,7 +13,7 @@ from scipy.stats import binomtest, rankdata
 from embviz.corpora.tokens import BYTE, SPECIAL, UNUSED, token_texts
 from embviz.files.weights import StoredArray
 from embviz.inspection.measures import Measured
-from embviz.inspection.tables import TableMoments, blocks, nearest_rows
+from embviz.inspection.tables import TableMoments, blocks, inverse_lengths, nearest_rows
 from embviz.metrics import normalize
 
 LEAST_UNUSED = 20  # unused tokens that are needed: half of them give the direction, half test it
@@ -49,13 +49,12 @@ def kinds_table(array: StoredArray, moments: TableMoments, kinds: list[str]) -> 
         for which in range(2):
             if which:
                 rows -= mean
-            lengths = np.linalg.norm(rows, axis=1)
-            inverse = np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1), 0).astype(np.float32)
+            inverse = inverse_lengths(rows)
             member = scipy.sparse.csr_array(
                 (inverse, (place[block], np.arange(len(block)))), shape=(len(names), len(block))
             )
             sums[which] += member @ rows
-            counts[which] += np.bincount(place[block], lengths > 0, len(names))
+            counts[which] += np.bincount(place[block], inverse > 0, len(names))
     pairs = counts * (counts - 1)
     cosines = ((sums**2).sum(axis=2) - counts) / np.where(pairs > 0, pairs, np.nan)
     n_tokens = np.bincount(place, minlength=len(names))
@@ -78,29 +77,16 @@ def kinds_table(array: StoredArray, moments: TableMoments, kinds: list[str]) -> 
 class UndertrainedTokens:
     """Tokens whose rows are like the rows of tokens that were never used.
 
-    Parameters
-    ----------
-    distances : array, (V,)
-        Cosine distance of each row from the mean row of half of the unused tokens, the first principal
-        component taken off: the smaller, the more like an unused token.
-    held_out : bool array, (V,)
-        The other half of the unused tokens.
-    in_use : bool array, (V,)
-        Tokens that are neither unused, bytes nor special, of rows that are not zero.
-    threshold : float
-        Distance below which 95% of the held-out unused tokens lie.
-    candidates : integer array
-        Rows of tokens in use that are as near, the nearest first; bytes and special tokens are left out.
-    auc : Measured
-        Chance that a held-out unused token is nearer than a token in use; 0.5 where distances tell nothing.
+    A distance is the cosine distance from the mean row of half of the unused tokens, the first principal
+    component taken off: the smaller, the more like an unused token.
     """
 
-    distances: np.ndarray
-    held_out: np.ndarray
-    in_use: np.ndarray
-    threshold: float
-    candidates: np.ndarray
-    auc: Measured
+    distances: np.ndarray  # (V,)
+    held_out: np.ndarray  # (V,) bool, the other half of the unused tokens
+    in_use: np.ndarray  # (V,) bool, neither unused, bytes nor special, of rows that are not zero
+    threshold: float  # distance below which 95% of the held-out unused tokens lie
+    candidates: np.ndarray  # rows of tokens in use that are as near, the nearest first
+    auc: Measured  # chance that a held-out unused token is nearer than a token in use; 0.5: nothing is told
 
 
 def undertrained_tokens(
@@ -134,14 +120,9 @@ def undertrained_tokens(
     mixed = rng.permutation(unused)
     given, tested = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
     last = array.shape[1] - 1
-    component = scipy.linalg.eigh(moments.centred_gram, subset_by_index=(last, last))[1][:, 0].astype(
-        np.float32
-    )
-    reference = np.zeros(array.shape[1])
-    chosen = np.sort(given)
-    for first in range(0, len(chosen), 4_096):
-        reference += array.read(chosen[first : first + 4_096]).sum(axis=0)
-    reference /= len(given)
+    top = scipy.linalg.eigh(moments.centred_gram, subset_by_index=(last, last))[1][:, 0]
+    component = top.astype(np.float32)
+    reference = array.read(np.sort(given)).sum(axis=0).astype(np.float64) / len(given)
     reference -= (reference @ component) * component
     reference = (reference / np.linalg.norm(reference)).astype(np.float32)
     distances = np.empty(len(kind), dtype=np.float32)
@@ -155,13 +136,9 @@ def undertrained_tokens(
     in_use = np.flatnonzero(~np.isin(kind, [UNUSED, BYTE, SPECIAL]) & (moments.lengths > 0))
     threshold = float(np.quantile(distances[tested], NEAR))
     near = in_use[distances[in_use] <= threshold]
-    control = [
-        _auc(
-            distances[rng.choice(in_use, size=min(len(tested), len(in_use)), replace=False)],
-            distances[in_use],
-        )
-        for _ in range(n_draws)
-    ]
+    n_drawn = min(len(tested), len(in_use))
+    draws = (rng.choice(in_use, size=n_drawn, replace=False) for _ in range(n_draws))
+    control = [_auc(distances[drawn], distances[in_use]) for drawn in draws]
     auc = Measured("unused tokens told apart", _auc(distances[tested], distances[in_use]), np.array(control))
     order = np.argsort(distances[near], kind="stable")
     used = np.zeros(len(kind), dtype=bool)

@@ -81,9 +81,6 @@ def count_pairs(
 
     Raises
     ------
-    ValueError
-        If the text is empty, the window is not in 1..N, an id is out of range, or documents do not start
-        in rising order from 0.
     MemoryError
         If the counts would not fit, while they are made.
 
@@ -101,31 +98,16 @@ def count_pairs(
     units, unit = _weight_units(weighting, window, dynamic, len(ids))
     reach = dynamic_reach(len(ids), window, seed) if dynamic else None
     if dynamic or subsample is not None:
-        counts = _counted(ids, starts, vocab_size, units, reach, n_jobs)
+        counts = _count(ids, starts, vocab_size, units, reach, n_jobs)
     else:
-        counts = _counted_in_blocks(ids, starts, vocab_size, units, n_jobs)
+        counts = _count_in_blocks(ids, starts, vocab_size, units, n_jobs)
     if weighting != "flat" or dynamic:
         counts.data = counts.data / unit
     return counts
 
 
-def _counted(
-    ids: np.ndarray,
-    starts: np.ndarray,
-    vocab_size: int,
-    units: np.ndarray,
-    reach: np.ndarray | None,
-    n_jobs: int,
-) -> scipy.sparse.csr_array:
-    return _Counting.prepare(ids, starts, vocab_size, units, reach).run(n_jobs)
-
-
-def _counted_in_blocks(
-    ids: np.ndarray,
-    starts: np.ndarray,
-    vocab_size: int,
-    units: np.ndarray,
-    n_jobs: int,
+def _count_in_blocks(
+    ids: np.ndarray, starts: np.ndarray, vocab_size: int, units: np.ndarray, n_jobs: int
 ) -> scipy.sparse.csr_array:
     """Each block is counted with the last places before it; their own pairs, counted twice, go off."""
     window, place = len(units), 0
@@ -140,7 +122,7 @@ def _counted_in_blocks(
         first = place - len(before)
         inside = np.searchsorted(starts, [first + 1, first + len(text)])
         begins = np.append(0, starts[slice(*inside)] - first)
-        part = _counted(text, begins, vocab_size, units, None, n_jobs)
+        part = _count(text, begins, vocab_size, units, None, n_jobs)
         if len(text) == len(ids):
             return part
         if not total:
@@ -151,32 +133,42 @@ def _counted_in_blocks(
             seams.append(before)
         for number, rows in enumerate(slabs):
             added = part[rows].astype(kind)
-            total[number : number + 1] = [_trimmed(total[number] + added) if len(total) > number else added]
+            if len(total) > number:
+                summed = total[number] + added  # whose arrays have up to as much room again: copies have none
+                arrays = (summed.data.copy(), summed.indices.copy(), summed.indptr)
+                added = scipy.sparse.csr_array(arrays, shape=summed.shape)
+            total[number : number + 1] = [added]
         before, place = text[-window:].copy(), place + len(block)  # a view would keep the text
     twice = (np.concatenate(seams), np.concatenate(seam_starts))
-    part = _counted(*twice, vocab_size, units, None, n_jobs)
-    for number, rows in enumerate(slabs):
-        total[number] = total[number] - part[rows].astype(kind)
-    return _stacked(total, kind)
+    part = _count(*twice, vocab_size, units, None, n_jobs)
+    parts = []
+    for rows in slabs:
+        slab = total.pop(0) - part[rows].astype(kind)
+        parts.append(_Rows(np.diff(slab.indptr), slab.indices, slab.data))
+    return _stack(parts)
 
 
-def _trimmed(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """Without the room that scipy leaves behind a sum, up to as much again."""
-    parts = (counts.data.copy(), counts.indices.copy(), counts.indptr)
-    return scipy.sparse.csr_array(parts, shape=counts.shape)
+@dataclass(frozen=True)
+class _Rows:
+    """Counted rows, one after the other."""
+
+    sizes: np.ndarray  # entries of each row
+    columns: np.ndarray
+    values: np.ndarray
 
 
-def _stacked(slabs: list[scipy.sparse.csr_array], kind: type) -> scipy.sparse.csr_array:
-    """One array of slabs of rows, each of which leaves memory when it is copied."""
-    sizes = np.concatenate([np.diff(slab.indptr) for slab in slabs])
+def _stack(parts: list[_Rows]) -> scipy.sparse.csr_array:
+    """One array of all rows; each part leaves memory when it is copied."""
+    sizes = np.concatenate([part.sizes for part in parts])
     indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     index_type = np.int32 if indptr[-1] < 2**31 else np.int64
-    indices, data = np.empty(indptr[-1], index_type), np.empty(indptr[-1], kind)
-    filled = 0
-    while slabs:
-        slab = slabs.pop(0)
-        indices[filled : filled + slab.nnz], data[filled : filled + slab.nnz] = slab.indices, slab.data
-        filled += slab.nnz
+    indices, data = np.empty(indptr[-1], index_type), np.empty(indptr[-1], parts[0].values.dtype)
+    first = 0
+    while parts:
+        part = parts.pop(0)
+        last = first + len(part.columns)
+        indices[first:last], data[first:last] = part.columns, part.values
+        first = last
     shape = (len(sizes), len(sizes))
     counts = scipy.sparse.csr_array((data, indices, indptr.astype(index_type)), shape=shape)
     counts.has_canonical_format = True
@@ -221,85 +213,52 @@ def _weight_units(weighting: str, window: int, dynamic: bool, n_places: int) -> 
     return units.astype(np.int64), 2 * unit if dynamic else unit
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Counted rows."""
+def _count(
+    ids: np.ndarray,
+    starts: np.ndarray,
+    vocab_size: int,
+    units: np.ndarray,
+    reach: np.ndarray | None,
+    n_jobs: int,
+) -> scipy.sparse.csr_array:
+    """All rows, by `n_jobs` threads; MemoryError once they outgrow what was there at the start."""
+    available, window = available_memory(), len(units)
+    units = units.astype(_count_type(len(ids), units))
+    text = _with_gaps(ids, starts, window, fill=vocab_size)
+    reach = None if reach is None else _with_gaps(reach, starts, window, fill=0)
+    row_starts = np.zeros(vocab_size + 2, np.int64)  # where each word's places start
+    compiled.count_places(text, row_starts)
+    places = np.empty(row_starts[vocab_size], np.uint32 if len(text) < 2**32 else np.uint64)
+    compiled.group_places(text, row_starts, places)
+    # a row has at most V entries, and at most its places' neighbours: tasks are cut by this bound
+    largest = np.minimum(np.diff(row_starts)[:vocab_size] * 2 * window, vocab_size)
+    until = np.cumsum(largest)
+    n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
+    edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
+    edges = np.unique(np.concatenate([[0], edges, [vocab_size]]))
 
-    first: int  # number of the first row
-    sizes: np.ndarray  # entries of each row
-    columns: np.ndarray
-    values: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Counting:
-    """What every worker reads."""
-
-    text: np.ndarray  # (N + padding,) uint16 or uint32, holes between documents
-    places: np.ndarray  # (N less holes,) places by word
-    row_starts: np.ndarray  # (V + 2,) where each word's places start
-    units: np.ndarray  # (window,) weight by distance, int32 or int64 as the counts
-    reach: np.ndarray | None  # like text, when dynamic
-
-    @classmethod
-    def prepare(
-        cls, ids: np.ndarray, starts: np.ndarray, vocab_size: int, units: np.ndarray, reach: np.ndarray | None
-    ) -> _Counting:
-        window = len(units)
-        text = _with_gaps(ids, starts, window, fill=vocab_size)
-        row_starts = np.zeros(vocab_size + 2, np.int64)
-        compiled.count_places(text, row_starts)
-        places = np.empty(row_starts[vocab_size], np.uint32 if len(text) < 2**32 else np.uint64)
-        compiled.group_places(text, row_starts, places)
-        if reach is not None:
-            reach = _with_gaps(reach, starts, window, fill=0)
-        return cls(text, places, row_starts, units.astype(_count_type(len(ids), units)), reach)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.row_starts) - 2
-
-    @property
-    def entry_bytes(self) -> int:
-        return 2 * (4 + self.units.itemsize)  # index and value; in a worker's part, and in the whole
-
-    def largest_rows(self) -> np.ndarray:
-        """Bound on each row's entries, (V,): at most V, and at most its places' neighbours."""
-        n_places = np.diff(self.row_starts)[: self.vocab_size]
-        return np.minimum(n_places * 2 * len(self.units), self.vocab_size)
-
-    def rows(self, first: int, last: int) -> _Rows:
-        """Count rows first..last."""
-        n_most = int(self.largest_rows()[first:last].sum()) + 1
-        columns, values = np.empty(n_most, np.int32), np.empty(n_most, self.units.dtype)
+    def count_rows(first: int, last: int) -> _Rows:
+        n_most = int(largest[first:last].sum()) + 1
+        columns, values = np.empty(n_most, np.int32), np.empty(n_most, units.dtype)
         sizes = np.empty(last - first, np.int64)
-        n = compiled.count_rows(
-            self.text, self.places, self.row_starts, first, last,
-            self.units, self.reach, columns, values, sizes,
-        )  # fmt: skip
-        return _Rows(first, sizes, columns[:n].copy(), values[:n].copy())
+        n = compiled.count_rows(text, places, row_starts, first, last, units, reach, columns, values, sizes)
+        return _Rows(sizes, columns[:n].copy(), values[:n].copy())
 
-    def run(self, n_jobs: int) -> scipy.sparse.csr_array:
-        """All rows, by `n_jobs` threads; MemoryError once they outgrow what was there at the start."""
-        available = available_memory()
-        until = np.cumsum(self.largest_rows())
-        n_tasks = 1 + int(until[-1]) // ENTRIES_PER_TASK
-        edges = np.searchsorted(until, np.linspace(0, until[-1], n_tasks + 1)[1:-1])
-        edges = np.unique(np.concatenate([[0], edges, [self.vocab_size]]))
-        tasks = [joblib.delayed(self.rows)(a, b) for a, b in itertools.pairwise(edges)]
-        batch_size = TASKS_PER_BATCH * joblib.effective_n_jobs(n_jobs)
-        parts: list[_Rows] = []
-        with joblib.Parallel(n_jobs, backend="threading") as parallel:
-            for first in range(0, len(tasks), batch_size):
-                parts += parallel(tasks[first : first + batch_size])
-                n_entries = sum(len(part.columns) for part in parts)
-                require_memory(
-                    n_entries * self.entry_bytes,
-                    what=f"counting {n_entries / 1e6:,.1f} M pairs of {self.vocab_size:,} words",
-                    instead="keep fewer words (a higher min_count) or use a smaller window",
-                    available=available,
-                )
-            return _joined(parts, parallel)
+    tasks = [joblib.delayed(count_rows)(first, last) for first, last in itertools.pairwise(edges)]
+    batch_size = TASKS_PER_BATCH * joblib.effective_n_jobs(n_jobs)
+    entry_bytes = 2 * (4 + units.itemsize)  # index and value; in a worker's part, and in the whole
+    parts: list[_Rows] = []
+    with joblib.Parallel(n_jobs, backend="threading") as parallel:
+        for first in range(0, len(tasks), batch_size):
+            parts += parallel(tasks[first : first + batch_size])
+            n_entries = sum(len(part.columns) for part in parts)
+            require_memory(
+                n_entries * entry_bytes,
+                what=f"counting {n_entries / 1e6:,.1f} M pairs of {vocab_size:,} words",
+                instead="keep fewer words (a higher min_count) or use a smaller window",
+                available=available,
+            )
+    return _stack(parts)
 
 
 def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int) -> np.ndarray:
@@ -310,24 +269,6 @@ def _with_gaps(values: np.ndarray, starts: np.ndarray, window: int, *, fill: int
     for k, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
         padded[start + k * window : end + k * window] = values[start:end]
     return padded
-
-
-def _joined(parts: list[_Rows], parallel: joblib.Parallel) -> scipy.sparse.csr_array:
-    """One array of all rows; threads copy them side by side."""
-    sizes = np.concatenate([part.sizes for part in parts])
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    index_type = np.int32 if indptr[-1] < 2**31 else np.int64
-    indices, data = np.empty(indptr[-1], index_type), np.empty(indptr[-1], parts[0].values.dtype)
-
-    def copy(part: _Rows) -> None:
-        filled = slice(indptr[part.first], indptr[part.first + len(part.sizes)])
-        indices[filled], data[filled] = part.columns, part.values
-
-    parallel(joblib.delayed(copy)(part) for part in parts)
-    shape = (len(sizes), len(sizes))
-    counts = scipy.sparse.csr_array((data, indices, indptr.astype(index_type)), shape=shape)
-    counts.has_canonical_format = True
-    return counts
 
 
 # --- draws ------------------------------------------------------------------------------------------
@@ -405,8 +346,6 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
 
     Raises
     ------
-    ValueError
-        If `counts` is not square, symmetric, finite and non-negative, or a word has no pair at all.
     MemoryError
         If smoothing would fill more cells of a sparse array than there is memory for.
 
@@ -424,7 +363,11 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         n_bytes = 36 * counts.shape[0] ** 2  # dense copies and a sparse one of every cell
         instead = "smooth with 0, or keep fewer words"
         require_memory(n_bytes, what="smoothing every cell of a sparse array", instead=instead)
-        return _every_cell(pmi(counts.toarray(), smoothing=smoothing, context_power=context_power))
+        full = pmi(counts.toarray(), smoothing=smoothing, context_power=context_power)
+        # zeros are stored too: a smoothed pair of PMI 0 has met, and a shift must move it
+        V = len(full)
+        columns = np.tile(np.arange(V, dtype=np.int32), V)
+        return scipy.sparse.csr_array((full.ravel(), columns, np.arange(0, V * V + 1, V)), shape=(V, V))
     if smoothing:
         counts = np.add(counts, smoothing, dtype=float)
     if isinstance(counts, np.ndarray):
@@ -440,13 +383,6 @@ def pmi(counts: Matrix, *, smoothing: float = 0.0, context_power: float = 1.0) -
         )
     log_words, log_contexts = np.log(words), context_power * np.log(words)
     return _log_ratios(counts, log_words, log_contexts, np.log((words**context_power).sum()))
-
-
-def _every_cell(matrix: np.ndarray) -> scipy.sparse.csr_array:
-    """A sparse array that stores zeros too: a smoothed pair of PMI 0 has met, and a shift must move it."""
-    V = len(matrix)
-    columns = np.tile(np.arange(V, dtype=np.int32), V)
-    return scipy.sparse.csr_array((matrix.ravel(), columns, np.arange(0, V * V + 1, V)), shape=(V, V))
 
 
 def _log_ratios(counts: Matrix, log_words: np.ndarray, log_contexts: np.ndarray, log_total: float) -> Matrix:
@@ -492,11 +428,6 @@ def shifted_pmi(
     -------
     array of the same kind, shape (V, V), float64, in nats
 
-    Raises
-    ------
-    ValueError, MemoryError
-        As :func:`pmi`; and if `n_negative` is below 1.
-
     Source
     ------
     Levy & Goldberg (2014), eqs. 7 and 11.
@@ -521,7 +452,10 @@ def _checked_counts(counts: Matrix) -> Matrix:
     counts = check_matrix(counts, "counts", low=0)
     if counts.shape[0] == 1:
         raise ValueError("the vocabulary has one word: pointwise mutual information compares at least two")
-    counts = counts if isinstance(counts, np.ndarray) else _canonical(counts)
+    if not isinstance(counts, np.ndarray) and (not counts.has_canonical_format or (counts.data == 0).any()):
+        counts = counts.copy()  # with sorted rows and no stored zeros
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
     row, column = _first_asymmetry(counts)
     if row >= 0:
         raise ValueError(
@@ -529,15 +463,6 @@ def _checked_counts(counts: Matrix) -> Matrix:
             f"add the transpose to count both directions, or take the mean of both if it is rounding"
         )
     return counts
-
-
-def _canonical(csr: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """A csr_array with sorted rows and no stored zeros; the same one if it is so already."""
-    if not csr.has_canonical_format or (csr.data == 0).any():
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
-    return csr
 
 
 def _first_asymmetry(matrix: Matrix) -> tuple[int, int]:

@@ -24,31 +24,18 @@ STARTS = ("▁", "Ġ", " ", "##")  # marks of tokenizers that begin or continue 
 class GroupProbe:
     """What :func:`probe_groups` measured of one list of n words.
 
-    Parameters
-    ----------
-    words : list of str
-        Those in the vocabulary, in the given order.
-    missing : list of str
-        Those outside the vocabulary, which were left out.
-    shape : str
-        "circle", "arc", "periodic" (a higher mode), "line", "cluster" or "none": the first whose p-values are
-        below 0.01 (0.05 for the closing, which tells a circle from an arc).
-    table : DataFrame
-        quantity, value, control (mean over permuted orders, or over random words for "mean cosine"), low and
-        high (its 2.5% and 97.5% quantiles), p (one-sided, of the value among the controls).
-    power : DataFrame
-        mode (1..n//2), power (share of the variance that is left without the linear trend), low and high of
-        permuted orders.
-    plane : DataFrame
-        word, place (0..n-1), u, v: the list in the plane of its strongest mode; of a line, the trend is u.
+    `shape` is "circle", "arc", "periodic" (a higher mode), "line", "cluster" or "none": the first whose
+    p-values are below 0.01 (0.05 for the closing, which tells a circle from an arc). In `table` the control
+    is the mean over permuted orders, or over random words for "mean cosine", low and high are its 2.5% and
+    97.5% quantiles, and p is one-sided, of the value among the controls.
     """
 
-    words: list[str]
-    missing: list[str]
+    words: list[str]  # those in the vocabulary, in the given order
+    missing: list[str]  # those outside, which were left out
     shape: str
-    table: pd.DataFrame
-    power: pd.DataFrame
-    plane: pd.DataFrame
+    table: pd.DataFrame  # quantity, value, control, low, high, p
+    power: pd.DataFrame  # mode (1..n//2), power (share of the variance without the trend), low, high
+    plane: pd.DataFrame  # word, place, u, v: in the plane of its strongest mode; of a line, the trend is u
 
     def value(self, quantity: str) -> float:
         """One measured quantity, by its name in `table`."""

@@ -23,30 +23,16 @@ DIGITS = 6  # of eigenvalues, so that one that is 0 but for rounding has no sign
 
 @dataclass(frozen=True, eq=False)
 class SpectrumReport:
-    """What :func:`spectrum_report` found.
+    """What :func:`spectrum_report` found."""
 
-    Parameters
-    ----------
-    name : str
-        Of the corpus.
-    n_words : int
-        Words of the matrices, V.
-    n_tokens : int
-        Places of the text, those of rarer words included.
-    window : int
-        Words on each side.
-    spectra : dict of str to array, (V,)
-        Ascending eigenvalues in nats, of the matrices in MATRICES; of the shuffled ones the first.
-    scores : DataFrame
-        matrix, seed, positive_share (0..1), mirror_distance (standard deviations), one row per matrix.
-    """
-
-    name: str
-    n_words: int
-    n_tokens: int
-    window: int
-    spectra: dict[str, np.ndarray]
-    scores: pd.DataFrame
+    name: str  # of the corpus
+    n_words: int  # of the matrices, V
+    n_tokens: int  # places of the text, those of rarer words included
+    window: int  # words on each side
+    spectra: dict[
+        str, np.ndarray
+    ]  # ascending eigenvalues (V,), nats, of MATRICES; of shuffled ones the first
+    scores: pd.DataFrame  # matrix, seed, positive_share (0..1), mirror_distance (standard deviations)
 
     @property
     def sentence(self) -> str:
@@ -142,31 +128,14 @@ NEARLY_REAL = 0.2  # size of an imaginary part over that of the real one
 
 @dataclass(frozen=True)
 class MapSummary:
-    """What the least-squares map Q from word to context vectors looks like.
+    """What the least-squares map Q from word to context vectors looks like."""
 
-    Parameters
-    ----------
-    diagonal : float
-        Mean of the diagonal of Q Q: 1 for a reflection, which undoes itself.
-    offdiagonal : float
-        Standard deviation of the rest of Q Q over `diagonal`: 0 for a reflection.
-    negative_share : float
-        Share of Q's eigenvalues with a negative real part. Of any random Q it is about half.
-    reflected_share : float
-        Share of Q's eigenvalues that are negative and nearly real, with an imaginary part below a fifth
-        of the real one: of reflected dimensions, half in the paper.
-    similarity_correlation : float
-        Pearson correlation of word cosines with context cosines, over pairs of words.
-    norm_correlation : float
-        The same of lengths, over words.
-    """
-
-    diagonal: float
-    offdiagonal: float
-    negative_share: float
-    reflected_share: float
-    similarity_correlation: float
-    norm_correlation: float
+    diagonal: float  # mean of the diagonal of Q Q: 1 for a reflection, which undoes itself
+    offdiagonal: float  # standard deviation of the rest of Q Q over `diagonal`: 0 for a reflection
+    negative_share: float  # of Q's eigenvalues with a negative real part: of any random Q about half
+    reflected_share: float  # of those that are negative and nearly real: of reflected dimensions, half
+    similarity_correlation: float  # of word cosines with context cosines, over pairs of words (Pearson)
+    norm_correlation: float  # of their lengths, over words
 
 
 def map_summary(word: np.ndarray, context: np.ndarray) -> MapSummary:

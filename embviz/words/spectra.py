@@ -51,8 +51,6 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        If the matrix is empty, not square, not symmetric, or holds NaN or infinity.
     MemoryError
         If the dense copies would not fit, before they are made.
 
@@ -68,7 +66,10 @@ def eigenvalues(matrix: Matrix, *, dtype: str = "float32") -> np.ndarray:
         what=f"finding all eigenvalues of a {n:,} x {n:,} {dtype} matrix",
         instead="truncated_eigen gives the largest, and a higher threshold a smaller vocabulary",
     )
-    dense = _dense_copy(matrix, dtype)
+    dense = np.empty((n, n), dtype=dtype)
+    for start in range(0, n, BLOCK_ROWS):  # no second copy of all stored entries in `dtype`
+        rows = matrix[start : start + BLOCK_ROWS]
+        dense[start : start + BLOCK_ROWS] = rows if isinstance(rows, np.ndarray) else rows.toarray()
     if not installed("torch"):  # its transpose is in Fortran's order: no copy is made
         return linalg.eigvalsh(dense.T, driver="evd", overwrite_a=True, check_finite=False)
     import torch
@@ -80,17 +81,6 @@ def _dense_bytes(n: int, dtype: str) -> int:
     copies = 2 if installed("torch") else 1  # torch's solver takes one of its own
     # beside the copies a block of rows twice: for the checks, and as the solver's workspace
     return (copies * n + 2 * BLOCK_ROWS) * n * np.dtype(dtype).itemsize
-
-
-def _dense_copy(matrix: Matrix, dtype: str) -> np.ndarray:
-    dense = np.empty(matrix.shape, dtype=dtype)
-    if isinstance(matrix, np.ndarray):
-        dense[:] = matrix
-        return dense
-    rows = sparse.csr_array(matrix)
-    for start in range(0, len(dense), BLOCK_ROWS):  # no second copy of all stored entries in `dtype`
-        dense[start : start + BLOCK_ROWS] = rows[start : start + BLOCK_ROWS].toarray()
-    return dense
 
 
 def _symmetric(matrix: Matrix, largest: float = math.inf) -> Matrix:
@@ -145,16 +135,15 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     scale = _largest(matrix)
     if scale == 0:
         return np.zeros(n_components), np.eye(n, n_components)
-    scale = 1.0 if PLAIN_SCALES[0] <= scale <= PLAIN_SCALES[1] else scale
+    if matrix.dtype.kind != "f" or not PLAIN_SCALES[0] <= scale <= PLAIN_SCALES[1]:
+        matrix = matrix / scale
+    else:
+        scale = 1.0
     # where K is large, the iteration would keep a basis of 2 K vectors, almost all of the space
     if 3 * n_components >= n or n <= DENSE_ROWS:
-        full = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-        full = _floating(full)
-        values, vectors = np.linalg.eigh(full if scale == 1 else full / scale)
+        values, vectors = np.linalg.eigh(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
     else:
-        matrix = _floating(matrix)
-        scaled = matrix if scale == 1 else matrix / scale
-        values, vectors = _leading(scaled, n_components, np.random.default_rng(seed))
+        values, vectors = _leading(matrix, n_components, np.random.default_rng(seed))
     values = values * scale
     order = np.argsort(-np.abs(values), kind="stable")[:n_components]
     values, vectors = values[order], vectors[:, order]
@@ -198,10 +187,6 @@ def _leading(matrix: Matrix, k: int, rng: np.random.Generator) -> tuple[np.ndarr
     values, mix = np.linalg.eigh(basis.T @ (matrix @ basis))
     kept = np.argsort(-np.abs(values), kind="stable")[:k]
     return values[kept], basis @ mix[:, kept]
-
-
-def _floating(matrix: Matrix) -> Matrix:
-    return matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
 
 
 # --- nulls ------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,28 +32,14 @@ SEPARATORS = " \t\n\r\v\f"  # what readers of the word2vec formats cut words at
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Vectors of a vocabulary.
-
-    Parameters
-    ----------
-    vocabulary : list of str, length V
-    word : array, (V, D), float32
-    context : array, (V, D), float32, or None
-        None where only word vectors are known, as in a file of another program.
-    signature : array, (D,), of +1 and -1, or None
-        The q of contexts tied as ``q * word``.
-    transform : array, (D, D), or None
-        The learned Q of contexts ``Q word``.
-    bias : array, (V,), or None
-        Added to a context's inner products.
-    """
+    """Vectors of a vocabulary."""
 
     vocabulary: list[str]
-    word: np.ndarray
-    context: np.ndarray | None = None
-    signature: np.ndarray | None = None
-    transform: np.ndarray | None = None
-    bias: np.ndarray | None = None
+    word: np.ndarray  # (V, D) float32
+    context: np.ndarray | None = None  # (V, D); None where only word vectors are known
+    signature: np.ndarray | None = None  # (D,) of +1 and -1: the q of contexts tied as ``q * word``
+    transform: np.ndarray | None = None  # (D, D) the learned Q of contexts ``Q word``
+    bias: np.ndarray | None = None  # (V,) added to a context's inner products
 
     def __post_init__(self) -> None:
         for name in ("word", "context", "signature", "transform", "bias"):
@@ -108,11 +93,6 @@ class WordVectors:
         limit
             As in :func:`~embviz.words.formats.read_vectors`.
 
-        Raises
-        ------
-        ValueError
-            If the file is cut short, malformed, a pickle, or a model, whose embedding
-            :func:`embviz.inspection.model_vectors` reads; the message says where, and what to do.
         """
         path = resolve_path(path)
         if path.is_file() and (found := _load_own(path)) is not None:
@@ -133,25 +113,6 @@ class WordVectors:
         context = getattr(model, "syn1neg", None)
         words = np.array(keyed.vectors, dtype=np.float32)
         return cls(list(keyed.index_to_key), words, None if context is None else np.array(context))
-
-    @classmethod
-    def from_model(cls, model: Any, tokenizer: Any) -> WordVectors:
-        """Input rows of a language model as word vectors, its output rows as context vectors.
-
-        Parameters
-        ----------
-        model : a model of Hugging Face
-            With ``get_input_embeddings()``, and ``get_output_embeddings()`` where it has a head. A tied
-            model has no context vectors.
-        tokenizer : a tokenizer of Hugging Face, or a list of tokens in the order of their ids
-            Rows that it has no token for are called "[row 50257]".
-        """
-        table = _rows_of(model.get_input_embeddings())
-        output = getattr(model, "get_output_embeddings", lambda: None)()
-        tied = output is not None and output.weight is model.get_input_embeddings().weight
-        context = None if output is None or tied else _rows_of(output)
-        tokens = token_names(tokenizer, len(table))
-        return cls(tokens, table, context if context is not None and context.shape == table.shape else None)
 
     def head(self, n_words: int) -> WordVectors:
         """The first so many words."""
@@ -240,7 +201,13 @@ class WordVectors:
 
     def save_projector(self, folder: str | os.PathLike[str]) -> None:
         """Write ``vectors.tsv`` and ``metadata.tsv`` for TensorBoard's embedding projector."""
-        _write_projector(Path(folder), self.vocabulary, self.word)
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        line = "\t".join(["%.9g"] * self.word.shape[1])
+        with whole_file(folder / "vectors.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.writelines(line % tuple(row.tolist()) + "\n" for row in self.word)
+        with whole_file(folder / "metadata.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.writelines(" ".join(word.split()) + "\n" for word in self.vocabulary)  # tabs become blanks
 
     def save_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write columns word, vector and, where there are any, context: for Embedding Atlas, say."""
@@ -266,12 +233,6 @@ def _load_own(path: str | os.PathLike[str]) -> WordVectors | None:
         return WordVectors(vocabulary, **tensors)
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole file of word vectors ({error}): save it again") from error
-
-
-def _rows_of(layer: Any) -> np.ndarray:
-    """A layer's weight, (V, D), float32, from any device and precision."""
-    rows: np.ndarray = layer.weight.detach().float().cpu().numpy()
-    return rows
 
 
 def token_names(tokenizer: Any, n_rows: int) -> list[str]:
@@ -310,16 +271,6 @@ def _write_word2vec(
         for word, row in zip(vocabulary, rows, strict=True):
             numbers = row.tobytes() if binary else (line % tuple(row.tolist())).encode()
             file.write(word.encode() + b" " + numbers + b"\n")
-
-
-def _write_projector(folder: Path, vocabulary: Iterable[str], rows: np.ndarray) -> None:
-    """vectors.tsv and metadata.tsv, as TensorBoard's embedding projector loads them; tabs become blanks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = "\t".join(["%.9g"] * rows.shape[1])
-    with whole_file(folder / "vectors.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(line % tuple(row.tolist()) + "\n" for row in rows)
-    with whole_file(folder / "metadata.tsv") as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(" ".join(word.split()) + "\n" for word in vocabulary)
 
 
 # --- vectors by factorization -----------------------------------------------------------------------
@@ -362,8 +313,6 @@ def factorize_pmi(
 
     pmi = check_matrix(pmi, "pmi")
     values, vectors = truncated_eigen(pmi, embedding_dim, seed=seed)
-    order = np.argsort(-np.abs(values), kind="stable")
-    values, vectors = values[order], vectors[:, order]
     signature = np.where(values < 0, -1, 1).astype(np.int8)
     word = (vectors * np.sqrt(np.abs(values))).astype(np.float32)
     names = [str(i) for i in range(len(word))] if vocabulary is None else list(vocabulary)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from embviz.inspection import inspect, roles, tables, vocabulary
 from embviz.inspection.weight_files import read_weights
@@ -132,7 +131,8 @@ def test_output_and_mlp_matrices_of_each_layer_are_found(family, kinds):
     )
     torch.manual_seed(0)
     weights = read_weights(getattr(tf, f"{family}Model")(config))
-    found = roles.layer_matrices(weights, 3)
+    every = roles.layer_maps(weights, *roles.heads_of(weights))
+    found = [one for one in every if one.kind not in roles.SEPARATE]
     named = {(one.kind, one.layer): one.place for one in found}
     assert set(named) == {(kind, layer) for kind in kinds for layer in range(3)}
     for (kind, layer), name in named.items():
@@ -142,7 +142,7 @@ def test_output_and_mlp_matrices_of_each_layer_are_found(family, kinds):
 
 
 def test_experts_of_which_a_layer_has_several_are_left_out():
-    layers = nn.ModuleList(
-        nn.ModuleList(nn.ModuleDict({"w1": nn.Linear(4, 8)}) for _ in range(2)) for _ in range(3)
-    )
-    assert roles.layer_matrices(read_weights(layers), 3) == []
+    names = [f"{layer}.attn.{kind}_proj.weight" for layer in range(3) for kind in "qkv"]
+    names += [f"{layer}.experts.{expert}.w1.weight" for layer in range(3) for expert in range(2)]
+    maps = roles.layer_maps(read_weights({name: np.eye(4) for name in names}), 1, 1)
+    assert [one.kind for one in maps] == [*"QKV"] * 3

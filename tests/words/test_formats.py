@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import save
 
 from embviz.imports import MissingExtraError
+from embviz.inspection import model_vectors
 from embviz.words import WordVectors
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8 - 0.5
@@ -177,7 +178,7 @@ def test_input_and_output_rows_of_a_language_model_are_words_and_contexts(tied):
         tie_word_embeddings=tied,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config)
-    found = WordVectors.from_model(model, ["a", "b", "a", "d"])
+    found = model_vectors(model, ["a", "b", "a", "d"])
     assert found.vocabulary == ["a", "b", "a [row 2]", "d", "[row 4]", "[row 5]", "[row 6]"]
     np.testing.assert_array_equal(found.word, model.model.embed_tokens.weight.detach().numpy())
     if tied:
