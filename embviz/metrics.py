@@ -289,6 +289,7 @@ def _nearest(x: np.ndarray, asked: np.ndarray, n_neighbors: int) -> tuple[np.nda
     for first in range(0, len(asked), 512):
         rows = asked[first : first + 512]
         squared = squares[rows, None] + squares - 2 * x[rows] @ x.T  # (block, V)
+        # in whole steps: sums in another order, as of another processor, then choose the same neighbours
         whole = np.rint(np.sqrt(np.maximum(squared, 0)) / step)
         whole[np.arange(len(rows)), rows] = np.inf
         limits = np.partition(whole, n_neighbors - 1, axis=1)[:, n_neighbors - 1]

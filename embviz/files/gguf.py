@@ -75,13 +75,7 @@ class GGUFFile:
         return found
 
     def write_without_tokens(self, path: str | os.PathLike[str]) -> None:
-        """A copy without the tokenizer's lists, which take other readers minutes.
-
-        Raises
-        ------
-        OSError
-            If the disk has no room for it.
-        """
+        """A copy without the tokenizer's lists, which take other readers minutes."""
         architecture = str(self.fields["general.architecture"])
         size = f"{architecture}.vocab_size".encode()
         with (
@@ -122,13 +116,7 @@ class GGUFFile:
             return f"type {self.tensors[name].kind}"
 
     def read(self, name: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """A tensor, or some of its rows, float32.
-
-        Raises
-        ------
-        ValueError
-            If its type is not known, or it does not lie in the file.
-        """
+        """A tensor, or some of its rows, float32."""
         gguf = _library()
         found = self.tensors[name]
         kind = gguf.GGMLQuantizationType(found.kind)
@@ -170,19 +158,7 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
 
 
 def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
-    """The header of a GGUF file, versions 2 and 3.
-
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    ValueError
-        If the file is none, is of another version, is cut short, or says of a tensor what cannot be.
-    MissingExtraError
-        If the library gguf is not installed.
-    """
+    """The header of a GGUF file, versions 2 and 3; MissingExtraError without the library gguf."""
     path = Path(path)
     _library()
     if not is_gguf(path):

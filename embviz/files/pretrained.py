@@ -39,10 +39,6 @@ def load_pretrained(folder: Path, loader: str, **options: Any) -> tuple[Any, lis
     options
         Of its ``from_pretrained``.
 
-    Raises
-    ------
-    ValueError
-        If Transformers makes no model of it, or an array is missing or of another shape.
     """
     require("adapters", "transformers", purpose="a model of Hugging Face")
     import transformers

@@ -46,13 +46,7 @@ def _logits(module: nn.Module, ids: Tensor) -> Tensor:
 
 
 def require_causal(module: nn.Module, ids: Tensor) -> None:
-    """Refuse a model whose logits at a place change with a later token.
-
-    Parameters
-    ----------
-    module, ids
-        As of :func:`next_token_loss`.
-    """
+    """Refuse a model whose logits at a place of `ids`, (B, T), change with a later token."""
     other = ids.clone()
     other[:, -1] = ids[:, 0] if (ids[:, 0] != ids[:, -1]).any() else (ids[:, -1] + 1) % (int(ids.max()) + 1)
     with torch.no_grad():
@@ -62,19 +56,7 @@ def require_causal(module: nn.Module, ids: Tensor) -> None:
 
 
 def require_room(weights: Weights, n_tokens: int) -> None:
-    """Refuse a model that does not fit in memory, in its stored precision, with the logits of a string.
-
-    Parameters
-    ----------
-    weights : Weights
-    n_tokens : int
-        Of a string.
-
-    Raises
-    ------
-    MemoryError
-        With the estimate.
-    """
+    """MemoryError for a model that does not fit, in its stored precision, with the logits of a string."""
     shapes = [array.shape for array in weights.arrays.values()]
     rows = max((shape[0] for shape in shapes), default=0)
     stored = str(weights.config.get("dtype") or weights.config.get("torch_dtype"))
@@ -86,20 +68,9 @@ def require_room(weights: Weights, n_tokens: int) -> None:
 def causal_model(weights: Weights, source: Any, *, stored_precision: bool = False) -> nn.Module:
     """The module that gives a model's logits: itself, or what Transformers makes of a folder or a GGUF file.
 
-    Parameters
-    ----------
-    weights : Weights
-    source : Any
-        What they were read from. Of a folder safetensors alone are read, no code of the model's runs, and
-        nothing is asked of the network.
-    stored_precision : bool, default False
-        Whether a folder's weights stay in the precision in which they are stored, as of 16 bits, instead of
-        float32.
-
-    Raises
-    ------
-    ValueError
-        If there is no module, or the folder's or file's is no causal language model.
+    `source` is what the weights were read from. Of a folder safetensors alone are read, no code of the
+    model's runs, and nothing is asked of the network; with `stored_precision` its weights stay in the
+    precision in which they are stored, as of 16 bits, instead of float32.
     """
     if weights.module is not None:
         return weights.module

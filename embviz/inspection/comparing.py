@@ -301,6 +301,7 @@ def _difference(array: StoredArray, other: StoredArray) -> tuple[np.ndarray, flo
             change = other.read(rows) - first
             gram += change.T @ change
             square += float((first.astype(float) ** 2).sum())
+    # by the smaller Gram matrix, at scale 1: changes of fine-tuning are so small that float32 would lose them
     scale = float(np.trace(gram)) or 1.0
     values = np.linalg.eigvalsh((gram / scale).astype(np.float32))[::-1].clip(0)
     found: np.ndarray = values.astype(float) * (scale if np.trace(gram) else 0)

@@ -95,6 +95,8 @@ def random_spectrum(
     root = np.sqrt(n) + np.sqrt(m)
     spread = root * (1 / np.sqrt(n) + 1 / np.sqrt(m)) ** (1 / 3)
     end = std * np.sqrt(root**2 + TRACY_WIDOM * spread)
+    # a mean, or one large entry, is a matrix of rank one: it shows beyond the edge once it is larger than the
+    # noise of both its sides together, and the noise then lifts it further
     planted = [size for size in (abs(mean) * np.sqrt(n * m), largest) if size > std * (n * m) ** 0.25]
     tops = [np.sqrt((size**2 + n * std**2) * (size**2 + m * std**2)) / size for size in planted]
     top = max([end, *tops])

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from embviz.files.pretrained import evaluating
 from embviz.files.weights import plain_name
 from embviz.inspection import causal_models, roles
-from embviz.inspection.weight_files import read_weights, text_strings
+from embviz.inspection.weight_files import given_strings, read_weights
 from embviz.metrics import bootstrap_interval
 
 How = str | Callable[[np.ndarray], np.ndarray]
@@ -71,10 +71,7 @@ def patch(
     ['unchanged', 'zero', 'permuted']
     """
     weights = read_weights(model)
-    if strings is None:
-        if text is None or tokenizer is None:
-            raise ValueError("there is no text: give text and tokenizer, or strings")
-        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings))
+    strings = given_strings(strings, text, tokenizer, weights, n_strings)
     if strings.ndim != 2 or strings.shape[1] < 3:
         raise ValueError(
             f"strings of shape {tuple(strings.shape)}: (B, T + 1) with T of at least 2 is needed"

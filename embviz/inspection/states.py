@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from embviz.corpora.tokens import token_texts
 from embviz.files.pretrained import evaluating
 from embviz.inspection import causal_models
-from embviz.inspection.weight_files import read_weights, text_strings
+from embviz.inspection.weight_files import given_strings, read_weights
 from embviz.metrics import bootstrap_interval, mean_cosine, nearest_neighbors, normalize
 from embviz.words.wordvectors import token_names
 
@@ -60,11 +60,6 @@ def hidden_states(
         - "logit lens, bits a token": the next-token loss if the model ended after this layer; "logit lens,
           agreement": the share of positions at which it predicts what the last layer does. The control has
           the states in random order, on one string.
-
-    Raises
-    ------
-    ValueError
-        If the model gives no hidden states.
 
     Source
     ------
@@ -152,10 +147,7 @@ def _read(
 ) -> tuple[nn.Module, Tensor]:
     """The module, and the strings that are given or cut from the text."""
     weights = read_weights(model)
-    if strings is None:
-        if text is None or tokenizer is None:
-            raise ValueError("there is no text: give text and tokenizer, or strings")
-        strings = torch.cat(text_strings(text, tokenizer, weights, n_strings, N_TOKENS))
+    strings = given_strings(strings, text, tokenizer, weights, n_strings, N_TOKENS)
     return causal_models.causal_model(weights, model), strings
 
 

@@ -71,6 +71,7 @@ def table_moments(array: StoredArray) -> TableMoments:
         power += [squares.sum(dtype=np.float64), flat_squares @ flat, flat_squares @ flat_squares]
         low, high = min(low, float(rows.min())), max(high, float(rows.max()))
     mean = float(total.sum() / (V * D))
+    # moments about the mean from sums of powers: a second pass would read the whole table again
     second, third, fourth = power / (V * D)
     variance = max(second - mean**2, 0.0)
     about = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
@@ -99,7 +100,6 @@ def nearest_rows(
 
     Parameters
     ----------
-    array : StoredArray, shape (V, D), finite
     queries : array, (n_queries, D)
         Of a zero vector all cosines are 0.
     own : integer array, (n_queries,)
@@ -107,12 +107,7 @@ def nearest_rows(
     mean : array, (D,)
         What is taken off for `Nearest.centred`.
     n : int
-        Nearest rows of each.
-
-    Returns
-    -------
-    Nearest
-        With at most V - 1 rows a query.
+        Nearest rows of each, of which there are at most V - 1.
     """
     V = array.shape[0]
     queries = np.asarray(check_array(queries, "queries", 2, kind="floating"), dtype=np.float32)
@@ -127,6 +122,8 @@ def nearest_rows(
     shift = apart @ mean + mean @ mean  # q r = (q - m)(r - m) + (q - m) m + r m; no large numbers cancel
     order = np.argsort(own, kind="stable")
     unit_sum, n_directions = np.zeros(array.shape[1]), 0
+    # One product serves both cosines: that of centred rows, to which what the mean adds is put back for the
+    # others. The other way round a large mean would swallow the digits of what rows do not share.
     for block, rows in blocks(array):
         centred_rows = rows - mean
         inverse_rows = inverse_lengths(centred_rows)
@@ -194,17 +191,8 @@ def measure_table(
 ) -> MeasuredTable:
     """Measure a table: its spectrum and lengths from all rows, nearest rows of some among all.
 
-    Parameters
-    ----------
-    array : StoredArray, shape (V, D), finite, not all equal
-    rows : integer array, sorted
-        Rows drawn at random, whose nearest rows are looked for; zero rows among them are left out, and three
-        others needed.
-    n_draws : int
-        Of each control that is drawn.
-    seed : int
-    n_neighbors : int
-        Nearest rows of each that are kept.
+    `rows`, sorted, were drawn at random; their `n_neighbors` nearest rows are looked for, but for those
+    that are zero, and three others are needed. Of each control that is drawn there are `n_draws`.
     """
     moments = table_moments(array)
     if moments.std == 0:

@@ -26,13 +26,7 @@ TWINS = {
 
 
 def kinds_table(array: StoredArray, moments: TableMoments, kinds: list[str]) -> pd.DataFrame:
-    """Isotropy and lengths of the rows of each kind of token.
-
-    Parameters
-    ----------
-    array : StoredArray, shape (V, D)
-    moments : TableMoments
-    kinds : list of str, length V
+    """Isotropy and lengths of the rows of each kind of token; `kinds` has one for each row, (V,).
 
     Returns
     -------
@@ -98,13 +92,10 @@ def undertrained_tokens(
     ----------
     array : StoredArray, shape (V, D)
         The output matrix; of a tied model, and of one without an output matrix, the input embedding.
-    moments : TableMoments
     kinds : list of str, length V
         "unused" marks the tokens that are known to be unused, at least 20.
     n_draws : int
         Of the control, in which as many random tokens take the place of the held-out ones.
-    seed : int
-        Of the halves and of the control.
 
     Source
     ------
@@ -120,6 +111,7 @@ def undertrained_tokens(
     mixed = rng.permutation(unused)
     given, tested = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
     last = array.shape[1] - 1
+    # all rows share their first component, which would make any two of them alike
     top = scipy.linalg.eigh(moments.centred_gram, subset_by_index=(last, last))[1][:, 0]
     component = top.astype(np.float32)
     reference = array.read(np.sort(given)).sum(axis=0).astype(np.float64) / len(given)
@@ -159,17 +151,8 @@ def _auc(low: np.ndarray, high: np.ndarray) -> float:
 def twin_pairs(tokens: list[str], *, most: int, seed: int) -> dict[str, np.ndarray]:
     """Rows of pairs of tokens that are one word but for a leading space, a capital, or a plural's s.
 
-    Parameters
-    ----------
-    tokens : list of str, length V
-    most : int
-        Pairs of each sort; of more so many are drawn.
-    seed : int
-
-    Returns
-    -------
-    dict of str to integer array, (n, 2)
-        Sorts without a pair are left out. Words are of at least three lower-case Latin letters.
+    A dict from sort to rows, (n, 2), at most `most` pairs of each; sorts without a pair are left out. Words
+    are of at least three lower-case Latin letters.
     """
     row_of: dict[str, int] = {}
     for row, text in enumerate(token_texts(tokens)):
@@ -199,19 +182,8 @@ def twin_measures(
 ) -> tuple[list[Measured], pd.DataFrame]:
     """How often the two tokens of a pair are each other's nearest among all rows, by cosine.
 
-    Parameters
-    ----------
-    array : StoredArray, shape (V, D)
-    moments : TableMoments
-    pairs : dict of str to integer array, (n, 2)
-        Of :func:`twin_pairs`.
-
-    Returns
-    -------
-    measures : list of Measured
-        A share of pairs with Wilson's 95% interval; the control is the chance for a random row, 1 / (V - 1).
-    DataFrame
-        sort, first, second (rows), cosine, mutual.
+    A share of the pairs of :func:`twin_pairs` has Wilson's 95% interval; its control is the chance for a
+    random row, 1 / (V - 1). The table has sort, first, second (rows), cosine, mutual.
     """
     if not pairs:
         return [], pd.DataFrame(columns=["sort", "first", "second", "cosine", "mutual"])

@@ -38,9 +38,6 @@ def read_weights(source: Any) -> Weights:
 
     Raises
     ------
-    ValueError
-        If a module's weights are on the meta device; the file is of no such kind, damaged, a Git LFS pointer,
-        or a pickle of more than weights; or the folder holds several models, or an adapter alone.
     FileNotFoundError
         If there is no such file, or no weights in the folder.
 
@@ -70,10 +67,6 @@ def read_tokenizer(source: str | os.PathLike[str], *, for_text: bool = False) ->
         Whether a GGUF file gives the tokenizer that Transformers makes of it, in seconds, instead of the list
         of its tokens.
 
-    Raises
-    ------
-    ValueError
-        If there is one that cannot be read.
     """
     path = resolve_path(source)
     first = first_bytes(path, 4)
@@ -188,24 +181,23 @@ def text_strings(
 ) -> list[Tensor]:
     """Strings of a text as a model's ids, (1, T + 1) each, the tokenizer's first token before each.
 
-    They are evenly spread.
-
-    Parameters
-    ----------
-    text : text, path or Corpus
-    tokenizer : as of :func:`~embviz.inspection.inspect`
-    weights : Weights
-    n_strings, n_tokens : int
-
-    Raises
-    ------
-    ValueError
-        If the text has too few tokens, or tokens that the model does not have.
+    They are evenly spread. A text with too few tokens, or with tokens that the model lacks, is refused.
     """
     found = model_text(weights, roles.find_embedding(weights), tokenizer, text)
     if isinstance(found, str):
         raise ValueError(found)
     return cut_strings(found, weights, n_strings, n_tokens, first_token(tokenizer))
+
+
+def given_strings(
+    strings: Tensor | None, text: Any, tokenizer: Any, weights: Weights, n_strings: int, n_tokens: int = 256
+) -> Tensor:
+    """Strings as they are given, (B, T + 1), or cut from a text."""
+    if strings is not None:
+        return strings
+    if text is None or tokenizer is None:
+        raise ValueError("there is no text: give text and tokenizer, or strings")
+    return torch.cat(text_strings(text, tokenizer, weights, n_strings, n_tokens))
 
 
 def first_token(tokenizer: Any) -> int | None:

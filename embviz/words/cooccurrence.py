@@ -131,6 +131,7 @@ def _count_in_blocks(
         else:
             seam_starts.append(begins[begins < window] + len(seams) * window)
             seams.append(before)
+        # by slabs of rows: a sum of two sparse arrays stands beside both, and of a slab it is small
         for number, rows in enumerate(slabs):
             added = part[rows].astype(kind)
             if len(total) > number:

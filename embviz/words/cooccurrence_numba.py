@@ -53,6 +53,8 @@ def count_rows(
     `units` (window,) weighs distances 1, 2, ...; `reach` is each place's own window, like `text`. Returns
     the number of entries; `columns` and `values` have room for one more.
     """
+    # One sum a column, not a hash table: V sums fit into the caches, and every place of a word adds to them
+    # without a search. The columns that were met are listed beside, so that only these are read and cleared.
     hole = np.uint64(len(row_starts) - 2)
     sums = np.zeros(len(row_starts) - 1, units.dtype)  # (V + 1,)
     groups = np.zeros((len(sums) >> 6) + 1, np.uint64)  # a bit for each column

@@ -58,9 +58,6 @@ def read_vectors(path: str | os.PathLike[str], *, limit: int | None = None) -> R
 
     Raises
     ------
-    ValueError
-        If the file is cut short, malformed, goes on after its last record, or is a pickle, a model or a Git
-        LFS pointer; the message names the record, and what to do.
     MissingExtraError
         If a ``.bin`` of fastText is to be read without gensim.
     """

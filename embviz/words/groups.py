@@ -169,6 +169,7 @@ def _of_order(points: np.ndarray) -> _Order:
     time /= np.linalg.norm(time)
     slope = time @ centered
     rest = centered - np.outer(time, slope)
+    # without the trend, which alone would put power into the first mode, as a circle does
     spectrum = np.square(np.abs(np.fft.rfft(rest, axis=0))).sum(axis=1)[1:] * 2
     if n % 2 == 0:
         spectrum[-1] /= 2  # the Nyquist mode has no conjugate

@@ -82,6 +82,8 @@ def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n_poor, n_rich = poor.size, rich.size
     stack = np.empty(n, dtype=np.int64)
     stack[:n_poor] = poor
+    # a word below the average is filled up from one above it: each column then holds two words at most,
+    # so that a draw costs one random number, however large the vocabulary
     while n_poor > 0 and n_rich > 0:
         n_poor -= 1
         low, high = stack[n_poor], rich[n_rich - 1]
