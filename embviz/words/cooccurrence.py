@@ -454,9 +454,10 @@ def _checked_counts(counts: Matrix) -> Matrix:
     if counts.shape[0] == 1:
         raise ValueError("the vocabulary has one word: pointwise mutual information compares at least two")
     if not isinstance(counts, np.ndarray) and (not counts.has_canonical_format or (counts.data == 0).any()):
-        counts = counts.copy()  # with sorted rows and no stored zeros
-        counts.sum_duplicates()
-        counts.eliminate_zeros()
+        csr = scipy.sparse.csr_array(counts, copy=True)  # with sorted rows and no stored zeros
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        counts = csr
     row, column = _first_asymmetry(counts)
     if row >= 0:
         raise ValueError(
