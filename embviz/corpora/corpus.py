@@ -196,13 +196,9 @@ def _renumber(ids: np.ndarray, vocabulary: list[str]) -> tuple[np.ndarray, list[
 
 
 def text8_corpus(text: str | bytes, *, name: str) -> Corpus:
-    """A text as words in text8's normal form, as all corpora of the registry are read.
+    """A text (of bytes: UTF-8) as words in text8's normal form, as all corpora of the registry are read.
 
-    Parameters
-    ----------
-    text : str, or UTF-8 bytes
-        Documents are separated by ``<|endoftext|>``; without it the text is one document.
-    name : str
+    Documents are separated by ``<|endoftext|>``; without it the text is one document.
     """
     content = text.encode() if isinstance(text, str) else text
     documents = content.split(DOCUMENT_SEPARATOR.encode())

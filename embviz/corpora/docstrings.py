@@ -28,13 +28,7 @@ _TEST_FOLDERS = frozenset({"test", "tests", "testing"})
 
 
 def fingerprint() -> str:
-    """SHA-256 of what the corpus depends on: the libraries' versions, Python's, and :data:`FORMAT`.
-
-    Raises
-    ------
-    MissingExtraError
-        If a library is not installed, naming it.
-    """
+    """SHA-256 of what the corpus depends on: the libraries' versions, Python's, and :data:`FORMAT`."""
     versions = {library: _version(library) for library in LIBRARIES}
     parts = {"format": FORMAT, "python": list(sys.version_info[:2]), "libraries": versions}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -52,9 +46,7 @@ def _version(library: str) -> str:
 def load_docstrings(*, separator: str) -> str:
     """The corpus as one text, from the cache, or gathered (about 10 seconds) and kept there.
 
-    Parameters
-    ----------
-    separator : stands on a line of its own between docstrings
+    `separator` stands on a line of its own between docstrings.
     """
     path = storage.cache_folder() / "embedded" / f"{fingerprint()[:32]}.txt"
     cached = _read_checked(path)

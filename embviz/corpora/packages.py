@@ -107,14 +107,7 @@ def _command(package: Package, folder: Path) -> list[str]:
 
 
 def join_members(members: Sequence[str], archives: Mapping[str, Path], path: Path) -> None:
-    """Write members of archives to one file, in order.
-
-    Parameters
-    ----------
-    members : sequence of "PACKAGE:PATH", the path being that inside the package's archive
-    archives : the archive of each package, by the package's name
-    path : the file to write
-    """
+    """Write members of archives, "PACKAGE:PATH" each, to one file, in order."""
     with open(path, "wb") as file:
         for member in members:
             package, _, name = member.partition(":")

@@ -235,8 +235,6 @@ def resolve_path(source: str | os.PathLike[str]) -> Path:
     ------
     ChecksumError, DataMissingError
         As :func:`model_path`: what is not on disk is fetched by ``embviz data fetch NAME``.
-    ValueError
-        If the name is empty, which would be the current folder.
     """
     path = named_path(source)
     if path.exists() or not isinstance(source, str) or path.name != source:

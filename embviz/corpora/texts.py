@@ -22,13 +22,7 @@ def normalize_words(text: str | bytes) -> bytes:
     Letters are lower-cased, each digit becomes its English word, every run of other characters one
     space; there is no space at the ends.
 
-    Parameters
-    ----------
-    text : str, or its UTF-8 bytes
-
-    Returns
-    -------
-    ASCII bytes, possibly empty
+    The text may be UTF-8 bytes; the result is ASCII bytes, possibly empty.
 
     Source
     ------
