@@ -31,14 +31,8 @@ def quietly() -> Iterator[None]:
 def load_pretrained(folder: Path, loader: str, **options: Any) -> tuple[Any, list[str]]:
     """The model of a folder, all of its arrays read, and the names of arrays that have no place in it.
 
-    Parameters
-    ----------
-    folder : path
-    loader : str
-        A class of Transformers, such as "AutoModelForCausalLM".
-    options
-        Of its ``from_pretrained``.
-
+    `loader` is a class of Transformers, such as "AutoModelForCausalLM", with the options of its
+    ``from_pretrained``. A model of which an array is missing, or of another shape, is refused.
     """
     require("adapters", "transformers", purpose="a model of Hugging Face")
     import transformers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +121,7 @@ def compare(
     order = rng.permutation(len(b))
     turned, permuted = _aligned(a, b, rng), _aligned(a, b[order], rng)
     own = metrics.cosines(a, turned)
-    table = _quantities(a, b, order, own, metrics.cosines(a, permuted), rng)
+    table = _quantities(a, b, order, [own, metrics.cosines(a, permuted)], rng)
     names = (sides[0].name, sides[1].name)
     names = (f"{names[0]} (first)", f"{names[1]} (second)") if names[0] == names[1] else names
     return Comparison(
@@ -160,9 +159,7 @@ def _read(source: Any, tokenizer: Any) -> _Side:
     n_rows = weights.arrays[embedding].shape[0]
     if tokenizer is None and isinstance(source, WordVectors):
         tokenizer = source.vocabulary
-    elif (
-        tokenizer is None and not isinstance(source, Mapping | Weights) and not hasattr(source, "parameters")
-    ):
+    elif tokenizer is None and isinstance(source, str | os.PathLike):
         tokenizer = read_tokenizer(source)
     tokens = token_names(tokenizer if tokenizer is not None else [], n_rows)
     return _Side(weights.name, weights, embedding, tokens)
@@ -202,18 +199,13 @@ def _rows(side: _Side, rows: np.ndarray) -> np.ndarray:
 
 
 def _quantities(
-    a: np.ndarray,
-    b: np.ndarray,
-    order: np.ndarray,
-    own: np.ndarray,
-    control: np.ndarray,
-    rng: np.random.Generator,
+    a: np.ndarray, b: np.ndarray, order: np.ndarray, aligned: list[np.ndarray], rng: np.random.Generator
 ) -> pd.DataFrame:
-    """The table of a comparison."""
+    """The table of a comparison; `aligned` are cosines of tokens' two rows, and in random order."""
     asked = np.sort(rng.choice(len(a), size=min(N_ASKED, len(a)), replace=False))
     k = min(N_NEIGHBORS, len(a) - 1)
     near = [metrics.nearest_neighbors(rows, k, asked=asked, metric="cosine")[0] for rows in (a, b, b[order])]
-    found = [("cosine of a token's two rows, aligned", own, control)]
+    found = [("cosine of a token's two rows, aligned", *aligned)]
     if a.shape == b.shape:
         found.append(("cosine without alignment", metrics.cosines(a, b), metrics.cosines(a, b[order])))
     name = f"share of {k} neighbours kept"

@@ -300,12 +300,9 @@ def _matrices(report: Inspection, *, by_head: bool = False) -> Iterator[tuple[st
         away = np.abs(_deviations(rows["value"].to_numpy(dtype=float)))
         place = int(away.argmax())
         row: Any = rows.iloc[place]
-        where = (
-            f"Head {row['head']} of {part} in layer {row.layer}"
-            if by_head
-            else f"{part} of layer {row.layer}"
-        )
-        like = "heads" if by_head else "layers"
+        where, like = f"{part} of layer {row.layer}", "layers"
+        if by_head:
+            where, like = f"Head {row['head']} of {part} in layer {row.layer}", "heads"
         named = "share beyond the edge" if quantity == "beyond the edge" else quantity
         yield (
             f"{where}: {named} {row.value:.3g}; the median of its {len(rows)} {like} is "

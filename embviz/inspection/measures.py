@@ -70,17 +70,9 @@ def random_spectrum(
 ) -> tuple[float, float, float]:
     """What the spectrum of a matrix is where its entries are independent: share beyond the edge, and so on.
 
-    Parameters
-    ----------
-    n, m : int
-        Rows and columns, either first; both large.
-    std, mean, largest : float
-        Of the entries: standard deviation, mean, and the largest distance from the mean. A mean, and an entry
-        of more than ``std (n m) ** 0.25``, each bring a singular value beyond the edge.
-
-    Returns
-    -------
-    (beyond the edge, stable rank, from orthogonal), as of :func:`spectrum_measures`
+    Share beyond the edge, stable rank, "from orthogonal", as of :func:`spectrum_measures`, of n x m
+    entries, both large, with standard deviation `std`, this mean, and this largest distance from the mean.
+    A mean, and an entry of more than ``std (n m) ** 0.25``, each bring a singular value beyond the edge.
 
     Source
     ------

@@ -82,14 +82,7 @@ def hidden_states(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def nearest_states(
-    model: Any,
-    token: str,
-    *,
-    text: Any,
-    tokenizer: Any,
-    n_strings: int = 8,
-) -> pd.DataFrame:
+def nearest_states(model: Any, token: str, *, text: Any, tokenizer: Any, n_strings: int = 8) -> pd.DataFrame:
     """The states nearest to a token's in a text, after each layer: what the model takes for alike.
 
     Parameters

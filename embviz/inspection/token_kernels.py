@@ -76,13 +76,7 @@ def token_kernel(model: Any, text: Any, tokenizer: Any = None, *, n_words: int =
     return kernel_of(found, weights.arrays[str(name)], n_words=n_words)
 
 
-def kernel_of(
-    text: ModelText,
-    array: StoredArray,
-    *,
-    n_words: int = 300,
-    seed: int = 0,
-) -> TokenKernel:
+def kernel_of(text: ModelText, array: StoredArray, *, n_words: int = 300, seed: int = 0) -> TokenKernel:
     """As :func:`token_kernel`, of a text in the model's tokens."""
     corpus = text.corpus
     known = np.flatnonzero(text.rows >= 0)[: check_int(n_words, "n_words", low=4)]

@@ -532,23 +532,12 @@ def train_pairs(
 ) -> None:
     """Stochastic gradient steps over a block's pairs, in place.
 
-    Parameters
-    ----------
-    word, context : float32, (V, padded D)
-        The same array twice when the vectors are tied.
-    bias : float32, (V,) or empty
-    signature : float32, (padded D,)
-        The diagonal q of tied contexts; ones otherwise.
-    transform : float32, (padded D, padded D) or empty
-        A learned Q; it moves at :data:`TRANSFORM_SHARE` of the rate.
-    centers, targets : int32, (pairs,)
-        In batches of `batch_size`, the last one perhaps shorter.
-    negatives : int32, (batches, K)
-        Shared by the pairs of their batch.
-    rate : float
-        Step size of one pair's loss: the learning rate over the batch size.
-
-    Every gradient of a batch is taken at the weights before it; only then is anything moved.
+    Every gradient of a batch is taken at the weights before it; only then is anything moved. D is padded.
+    `word` and `context` (V, D) are one array when the vectors are tied, `bias` (V,) and `transform` (D, D),
+    which moves at :data:`TRANSFORM_SHARE` of the rate, may be empty, and `signature` (D,) is the diagonal q
+    of tied contexts, or ones. `centers` and `targets` (pairs,) come in batches, the last one perhaps
+    shorter, whose pairs share the noise words of a row of `negatives` (batches, K). `rate` is the step size
+    of one pair's loss: the learning rate over the batch size.
     """
     if batch_size == 1 and transform.size == 0:
         train_each(word, context, bias, signature, centers, targets, negatives, np.float32(rate))

@@ -113,11 +113,11 @@ def truncated_eigen(matrix: Matrix, n_components: int, *, seed: int) -> tuple[np
     Parameters
     ----------
     matrix : array or sparse array, shape (V, V)
-        Symmetric and finite; only matrix-vector products are taken.
+        Symmetric and finite.
     n_components : int
-        K, from 1 to V. From a third of V on, and in matrices of up to 500 rows, all eigenpairs are computed
-        and the leading ones kept. Elsewhere the matrix without the eigenpairs found is searched for one that
-        the iteration has missed, as it can where eigenvalues are repeated.
+        K, from 1 to V. From a third of V on, and in matrices of up to 500 rows, all eigenpairs are
+        computed. Elsewhere only matrix-vector products are taken, and the matrix without the eigenpairs
+        found is searched for one that the iteration has missed, as it can where eigenvalues are repeated.
     seed : int
         Of the solver's start.
 
@@ -193,17 +193,8 @@ def _leading(matrix: Matrix, k: int, rng: np.random.Generator) -> tuple[np.ndarr
 
 
 def shuffle_tokens(ids: np.ndarray, *, seed: int) -> np.ndarray:
-    """The same tokens in random order: a text with its word counts, and no context.
+    """The same tokens (N,) in random order: a text with its word counts, and no context.
 
-    Parameters
-    ----------
-    ids : array, shape (N,)
-        Token ids; holes move like any token.
-    seed : int
-        Of the permutation.
-
-    Returns
-    -------
-    array, shape (N,), of the same type
+    Holes move like any token.
     """
     return np.random.default_rng(seed).permutation(check_array(ids, "ids", 1, kind="integer"))

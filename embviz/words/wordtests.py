@@ -53,17 +53,10 @@ def _rows_of(vectors: WordVectors, words: pd.Series) -> np.ndarray:
 
 
 def similarity_cosines(vectors: WordVectors, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine of each pair, 0 where a word is unknown, and whether both words are known.
+    """Cosine of each pair of word1 and word2, 0 where a word is unknown, and whether both words are known.
 
-    Parameters
-    ----------
-    table : DataFrame with columns word1 and word2
-
-    Returns
-    -------
-    cosines : float64 array, shape (pairs,)
-        Rounded to 12 decimals, so that rounding doesn't choose between equal ones.
-    present : bool array, shape (pairs,)
+    Both have shape (pairs,). Cosines are rounded to 12 decimals, so that rounding doesn't choose between
+    equal ones.
     """
     first = _rows_of(vectors, table["word1"])
     second = _rows_of(vectors, table["word2"])
