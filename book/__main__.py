@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import subprocess
 import sys
@@ -96,7 +95,7 @@ def run(claim: str, preset: str, jobs: int | None, dry_run: bool, scheduler: str
 @click.option(
     "--scale", type=click.Choice(claims.PRESETS), help="Judge results of this preset; write nothing."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print entries as data/ledger.json has them.")
 def show_ledger(claim: str, derive: bool, scale: str | None, as_json: bool) -> None:
     """Show claims with their verdicts, or one CLAIM with its measurements."""
     if derive and scale:
@@ -112,8 +111,7 @@ def show_ledger(claim: str, derive: bool, scale: str | None, as_json: bool) -> N
             told = f"{', '.join(changed)} changed since its verdict: `python -m book ledger --derive`"
             print(f"book: {told}", file=sys.stderr)
     if as_json:
-        records = [ledger.as_record(item) for item in items]
-        print(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False))
+        print(ledger.as_json(items))
     elif len(items) == 1:
         (item,) = items
         print(_verdict_line(item))
@@ -140,9 +138,9 @@ def lab(folder: str | None, in_place: bool, rest: tuple[str, ...]) -> int:
     here = places.BOOK
     if not in_place:
         here = Path(folder or Path.home() / "embviz" / places.ROOT.name)
-        copied = copies.copy_chapters(places.BOOK, here)
-        print(f"chapters: {here}, {len(copied.written)} copied now; the book's own stay as they are")
-        for name in copied.kept:
+        written, kept = copies.copy_chapters(places.BOOK, here)
+        print(f"chapters: {here}, {len(written)} copied now; the book's own stay as they are")
+        for name in kept:
             print(f"  {name} has changed in the book, your edited copy stays: delete it to get the new one")
     command = [sys.executable, "-m", "jupyterlab", str(here), *LAB_OPTIONS, *rest]
     path = os.pathsep.join(filter(None, [str(places.ROOT), os.environ.get("PYTHONPATH")]))  # copies import it

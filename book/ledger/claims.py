@@ -15,7 +15,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -66,29 +66,23 @@ class Measurement:
     paper: float | None = None
     accept: tuple[float, float] | None = None
     unit: str = ""
-    rule: str = "inside"
+    rule: Literal["inside", "meets"] = "inside"
     control: str = ""
-    target: str = ""
+    target: Literal["", "published", "implied"] = ""
     why: str = ""
     any_scale: str = ""
-    scale: str = "linear"
+    scale: Literal["linear", "log"] = "linear"
     of: str = ""
 
     def __post_init__(self) -> None:
-        if self.scale not in ("linear", "log"):
-            raise ValueError(f"measurement {self.name}: scale must be 'linear' or 'log', not {self.scale!r}")
         if not self.target:
             object.__setattr__(self, "target", IMPLIED if self.paper is None else PUBLISHED)
-        if self.target not in (PUBLISHED, IMPLIED):
-            raise ValueError(f"measurement {self.name}: target must be 'published' or 'implied'")
         if self.paper is not None and not math.isfinite(self.paper):
             raise ValueError(f"measurement {self.name}: paper must be a finite number, not {self.paper}")
         if self.target == PUBLISHED and self.paper is None:
             raise ValueError(f"measurement {self.name}: a published target needs the paper's value")
         if self.target == IMPLIED and self.paper is not None and not self.why:
             raise ValueError(f"measurement {self.name}: say in `why` what implies {self.paper:g}")
-        if self.rule not in ("inside", "meets"):
-            raise ValueError(f"measurement {self.name}: rule must be 'inside' or 'meets', not {self.rule!r}")
         if self.accept is not None and not self.accept[0] <= self.accept[1]:
             raise ValueError(f"measurement {self.name}: the accepted range {list(self.accept)} is empty")
         if self.control and self.accept is None:
@@ -143,12 +137,13 @@ def claim_files() -> list[Path]:
 def history_of(claim: Claim) -> dict[str, Any]:
     """What amendments of a claim replaced: `measurements` and `amended` of its frozen file, if any."""
     file = claims_folder() / "history" / f"{claim.paper}.toml"
-    return _history(file.read_bytes()).get(claim.id, {}) if file.is_file() else {}
+    claims = _table(file.read_bytes())["claim"] if file.is_file() else []
+    return next((one for one in claims if one["id"] == claim.id), {})
 
 
-@functools.lru_cache(maxsize=16)
-def _history(content: bytes) -> dict[str, dict[str, Any]]:
-    return {one["id"]: one for one in tomllib.loads(content.decode("utf-8"))["claim"]}
+@functools.lru_cache(maxsize=32)
+def _table(content: bytes) -> dict[str, Any]:
+    return tomllib.loads(content.decode("utf-8"))
 
 
 def papers() -> list[str]:
@@ -202,13 +197,55 @@ def find_claim(claim_id: str) -> Claim:
     raise ValueError(f"no claim {claim_id!r}: choose one of {', '.join(near)}")
 
 
+# --- what a paper prints --------------------------------------------------------------------------
+
+
+def published(name: str, measurement: str | None = None) -> Any:
+    """The paper's value of a measurement, or of all of a claim; or a printed table, or a part of it.
+
+    Parameters
+    ----------
+    name : str
+        A claim's id, such as ``kernel.circulant``, or a printed table's, such as ``kernel.table4``.
+    measurement : str, optional
+        One of its measurements, or of the table's columns.
+
+    Returns
+    -------
+    float, list or dict
+        Without `measurement` by the measurements' names; those without a published value, or with one that is
+        implied, are left out.
+
+    >>> published("kernel.circulant", "score")
+    0.936
+    """
+    paper, _, own = name.partition(".")
+    tables = printed_tables(paper)
+    if own in tables:
+        parts = {key: value for key, value in tables[own].items() if key != "where"}
+    else:
+        claim = find_claim(name)
+        parts = {one.name: one.paper for one in claim.measurements if one.target == PUBLISHED}
+    if measurement is None:
+        return parts
+    if measurement not in parts:
+        raise ValueError(f"{name} has no published {measurement!r}: choose from {', '.join(parts)}")
+    return parts[measurement]
+
+
+def printed_tables(paper: str) -> dict[str, Any]:
+    """What a paper prints, by name: ``[printed.NAME]`` of its file, where ``where`` says the page."""
+    files = [file for file in claim_files() if file.stem == paper]
+    return _table(files[0].read_bytes()).get("printed", {}) if files else {}
+
+
 # --- a file of claims -------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=16)
 def _parsed(content: bytes) -> tuple[Claim, ...]:
     """The claims of a file; ValueError names the claim and the field that is not what it should be."""
-    table = tomllib.loads(content.decode("utf-8"))
+    table = _table(content)
     shared = {name: table[name] for name in ("paper", "experiments", "ours") if name in table}
     written = table.get("claim")
     if not (isinstance(written, list) and written and all(isinstance(entry, dict) for entry in written)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import shutil
@@ -12,38 +11,14 @@ MANIFEST = ".embviz-chapters.json"  # beside the copies: the SHA-256 of each as 
 NOT_CHAPTERS = {"_build", "assets", "node_modules", ".ipynb_checkpoints"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Copies:
-    """What :func:`copy_chapters` did: paths below the folder of copies, in order.
-
-    Parameters
-    ----------
-    written : tuple of str
-        Chapters that are new, or newer than an unedited copy.
-    kept : tuple of str
-        Edited copies whose chapter has changed in the book since: they are left alone.
-    """
-
-    written: tuple[str, ...]
-    kept: tuple[str, ...]
-
-
-def copy_chapters(book: Path, folder: Path) -> Copies:
+def copy_chapters(book: Path, folder: Path) -> tuple[list[str], list[str]]:
     """Copy the notebooks below `book` into `folder`; a copy that was edited is never overwritten.
 
-    Parameters
-    ----------
-    book : Path
-        Folder of chapters.
-    folder : Path
-        Made if it isn't there.
-
-    Raises
-    ------
-    OSError
-        If `folder` can't be written to.
-    ValueError
-        If `folder` lies inside of `book`, or holds it.
+    Returns
+    -------
+    two lists of str
+        Paths below `folder`: what was written, new or newer than an unedited copy; and the edited copies
+        whose chapter has changed in the book since, which are left alone.
     """
     book, folder = book.resolve(), folder.resolve()
     if folder.is_relative_to(book) or book.is_relative_to(folder):
@@ -68,7 +43,7 @@ def copy_chapters(book: Path, folder: Path) -> Copies:
             kept.append(key)
     shutil.copyfile(book / "_toc.yml", folder / "_toc.yml")  # by which a chapter knows that it is one
     (folder / MANIFEST).write_text(json.dumps(copied, indent=1, sort_keys=True), encoding="utf-8")
-    return Copies(tuple(written), tuple(kept))
+    return written, kept
 
 
 def _read_manifest(folder: Path) -> dict[str, str]:

@@ -82,13 +82,16 @@ def store_entries(items: Iterable[Entry]) -> Path:
     }
     known = {**known, **changed}
     ordered = [known[claim.id] for claim in load_claims() if claim.id in known]
-    # a row holds its measurement, so the claim's list of measurements would repeat them
-    content = ENTRIES.dump_json(
-        ordered, indent=1, exclude_defaults=True, exclude={"__all__": {"claim": {"measurements"}}}
-    )
     with whole_file(path) as temporary:
-        temporary.write_bytes(content + b"\n")
+        temporary.write_text(as_json(ordered) + "\n", encoding="utf-8")
     return path
+
+
+def as_json(items: Iterable[Entry]) -> str:
+    """Entries as the ledger file has them; infinite ends are texts, and what has its default is left out."""
+    # a row holds its measurement, so the claim's list of measurements would repeat them
+    without = {"__all__": {"claim": {"measurements"}}}
+    return ENTRIES.dump_json(list(items), indent=1, exclude_defaults=True, exclude=without).decode()
 
 
 def differences(stored: Entry, derived: Entry) -> Iterator[str]:

@@ -54,7 +54,7 @@ class Study:
 
     def preset_cells(self, preset: str) -> list[Cell]:
         """Cells of `preset`; empty where it measures nothing."""
-        return self.cells(_known(preset))
+        return self.cells(preset)
 
     def every_cell(self, preset: str) -> list[Cell]:
         """Cells of `preset`, with its parts and what is beside: what a run computes."""
@@ -63,15 +63,15 @@ class Study:
 
     def findings(self, preset: str) -> Mapping[str, Finding]:
         """Findings by measurement name, from the stored cells of `preset`; of parts those that are stored."""
-        stored = [part for part in self.parts if _complete(part.cells(_known(preset)))]
-        found = dict(self.measure(_known(preset)))
+        stored = [part for part in self.parts if _complete(part.cells(preset))]
+        found = dict(self.measure(preset))
         for part in stored:
             found |= part.measure(preset)
         return found
 
     def complete(self, preset: str) -> bool:
         """Whether the preset has cells and all of them are stored."""
-        return _complete(self.cells(_known(preset)))
+        return _complete(self.cells(preset))
 
     def largest_stored(self) -> str | None:
         """The largest preset whose cells are all stored, or None."""
@@ -81,7 +81,7 @@ class Study:
         """Why there is no measurement at `preset`, or at any."""
         parts = []
         for name in (preset,) if preset else PRESETS:
-            cells = self.cells(_known(name))
+            cells = self.cells(name)
             if cells:
                 parts.append(f"{name}: {len(cells) - len(missing(cells))} of {len(cells)} cells stored")
         return "; ".join([*([self.needs] if self.needs else []), *parts]) or "no preset measures it"
@@ -94,12 +94,6 @@ def _complete(cells: Sequence[Cell]) -> bool:
 def largest_stored(cells: Callable[[str], list[Cell]], presets: Sequence[str] = PRESETS) -> str | None:
     """The last of `presets` that has cells, all of them stored; or None."""
     return next((name for name in reversed(presets) if _complete(cells(name))), None)
-
-
-def _known(preset: str) -> str:
-    if preset not in PRESETS:
-        raise ValueError(f"no preset {preset!r}: choose one of {', '.join(PRESETS)}")
-    return preset
 
 
 def find_study(claim_id: str) -> Study:

@@ -16,57 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def as_record(item: Entry) -> dict[str, Any]:
-    """One claim as a dictionary fit for JSON: measurements by name, infinities as null.
-
-    Returns
-    -------
-    dict
-        id, paper, title, question, verdict, smaller_scale, scale, reason, agree, disagree, published,
-        implied, accepted, measured, interval, n_seeds, repeats, control, corpus, measurements, amended.
-        The numbers are dictionaries by measurement, `measurements` holds their verdicts; `n_seeds` and
-        `repeats` are those of the deciding measurement.
-    """
-    found = {row.measurement.name: row.finding for row in item.rows if row.finding is not None}
-    deciding = item.deciding.finding if item.deciding else None
-    return {
-        "id": item.claim.id,
-        "paper": item.claim.paper,
-        "title": item.claim.title,
-        "question": item.claim.question,
-        "verdict": item.verdict,
-        "smaller_scale": item.smaller_scale,
-        "scale": item.scale,
-        "reason": item.reason,
-        "agree": item.agree,
-        "disagree": list(item.disagree),
-        **{target: _targets(item, target) for target in (PUBLISHED, IMPLIED)},
-        "accepted": {
-            r.measurement.name: _finite(r.measurement.accept) for r in item.rows if r.measurement.accept
-        },
-        "measured": {name: finding.value for name, finding in found.items()} or None,
-        "interval": {name: _finite((finding.low, finding.high)) for name, finding in found.items()} or None,
-        "n_seeds": deciding.n_seeds if deciding else 0,
-        "repeats": said_repeats(deciding) if deciding else "",
-        "control": {name: dict(finding.controls) for name, finding in found.items() if finding.controls}
-        or None,
-        "corpus": sorted({finding.corpus for finding in found.values() if finding.corpus}),
-        "measurements": {row.measurement.name: verdict_text(row) for row in item.rows},
-        "amended": list(item.claim.amended),
-    }
-
-
-def _targets(item: Entry, target: str) -> dict[str, float]:
-    measurements = [row.measurement for row in item.rows if row.measurement.target == target]
-    return {
-        measurement.name: measurement.paper for measurement in measurements if measurement.paper is not None
-    }
-
-
-def _finite(pair: tuple[float, float]) -> list[float | None]:
-    return [end if math.isfinite(end) else None for end in pair]
-
-
 def said_repeats(finding: Finding) -> str:
     """What was repeated for a finding; "exact" where there was nothing to repeat."""
     return "exact" if finding.exact else finding.repeats

@@ -1,8 +1,7 @@
 import pytest
 
 from book import ledger
-from book.ledger import printed
-from book.ledger.claims import load_claims
+from book.ledger.claims import load_claims, printed_tables
 from tests.book.ledger.conftest import WHOLE
 
 
@@ -36,6 +35,6 @@ def test_all_published_numbers_of_the_book_can_be_read():
         assert set(numbers) <= {
             measurement.name for measurement in claim.measurements if measurement.target == "published"
         }
-        tables = printed.printed_tables(claim.paper)
+        tables = printed_tables(claim.paper)
         assert claim.id.partition(".")[2] not in tables, "a table of a claim's name would hide the claim"
         assert all("where" in table for table in tables.values())

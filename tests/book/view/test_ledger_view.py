@@ -7,8 +7,7 @@ import vl_convert
 from book import ledger
 from book.ledger.claims import Claim, Measurement
 from book.ledger.findings import Finding
-from book.ledger.judging import Entry, conclude, entry_of, judge
-from book.ledger.measuring import Results
+from book.ledger.judging import Entry, Results, conclude, entry_of, judge
 from book.view import ledger_view
 
 
