@@ -66,24 +66,12 @@ class FailedCellsError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A pure function of a frozen configuration, with a name and a version.
+    """A pure function of a frozen configuration, with a name and a version."""
 
-    Parameters
-    ----------
-    name : str
-        ``paper.experiment``.
-    version : int
-        Raised whenever a change of the code changes a result: old cells are then no longer found.
-    function : callable
-        Takes the configuration, returns a tidy :class:`pandas.DataFrame`.
-    threads : int
-        Threads a cell uses well: 1 for most; cells of 2 run one after the other on a 2-core machine.
-    """
-
-    name: str
-    version: int
-    function: Callable[[Any], pd.DataFrame]
-    threads: int = 1
+    name: str  # paper.experiment
+    version: int  # raised when a change of the code changes a result: old cells are then not found
+    function: Callable[[Any], pd.DataFrame]  # from the configuration to a tidy table
+    threads: int = 1  # that a cell uses well: cells of 2 run one after the other on a 2-core machine
 
     def __post_init__(self) -> None:
         if not all(self.name.partition(".")):

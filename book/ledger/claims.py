@@ -29,50 +29,20 @@ PRESETS = ("quick", "laptop", "paper")  # from the smallest to the paper's own
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """A number of the paper, or a criterion that stands for one.
+    """A number of the paper, or a criterion that stands for one."""
 
-    Parameters
-    ----------
-    name : str
-        Name that the experiment's findings use.
-    label : str
-        What a reader sees.
-    paper : float or None
-        What the claim would have it be.
-    accept : tuple of two floats, or None
-        Accepted range, both ends included; None: reported, not judged.
-    unit : str
-        Unit of all its numbers; empty for a pure number.
-    rule : {"inside", "meets"}
-        Whether the interval must lie inside the range, or only meet it.
-    control : str
-        The control that must not pass; empty: none.
-    target : {"published", "implied"}
-        Whether `paper` is printed in the paper, or is ours. Without a word: "published" where there is a
-        `paper`, else "implied", for then the range alone says what the paper's sentence means.
-    why : str
-        Why a `paper` that no page of the paper has is what the claim implies.
-    any_scale : str
-        Why this measurement does not depend on scale, where the rest of the claim does; empty: it does.
-    scale : {"linear", "log"}
-        Whether mean and interval are those of the repetitions or of their logarithms, for a ratio or a
-        relative error.
-    of : str
-        Name of its finding, where that is another than its own.
-    """
-
-    name: str
-    label: str
-    paper: float | None = None
-    accept: tuple[float, float] | None = None
-    unit: str = ""
-    rule: Literal["inside", "meets"] = "inside"
-    control: str = ""
-    target: Literal["", "published", "implied"] = ""
-    why: str = ""
-    any_scale: str = ""
-    scale: Literal["linear", "log"] = "linear"
-    of: str = ""
+    name: str  # which the experiment's findings use, unless `of` names another
+    label: str  # what a reader sees
+    paper: float | None = None  # what the claim would have it be
+    accept: tuple[float, float] | None = None  # range, both ends included; None: reported, not judged
+    unit: str = ""  # of all its numbers; empty for a pure number
+    rule: Literal["inside", "meets"] = "inside"  # the interval lies in the range, or meets it
+    control: str = ""  # that must lie outside; empty: none
+    target: Literal["", "published", "implied"] = ""  # `paper` is printed, or ours
+    why: str = ""  # why the claim implies a `paper` that no page of the paper has
+    any_scale: str = ""  # why it does not depend on scale, where the rest of the claim does
+    scale: Literal["linear", "log"] = "linear"  # of mean and interval
+    of: str = ""  # name of its finding, where that is another than its own
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -152,14 +122,7 @@ def papers() -> list[str]:
 
 
 def load_claims(paper: str | None = None) -> list[Claim]:
-    """Claims of one paper, or of all, in the order of their files.
-
-    Raises
-    ------
-    ValueError
-        If there are no claims, there is no such paper (the message lists those there are), or a file is
-        not what it should be; the message names the file, the claim and the field.
-    """
+    """Claims of one paper, or of all, in the order of their files."""
     files = claim_files()
     if not files:
         raise ValueError(f"no claims in {claims_folder()}: write one into <paper>.toml there")

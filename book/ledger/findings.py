@@ -16,38 +16,17 @@ LEAST_REPETITIONS = 3  # fewer have no spread to speak of
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What was measured for one measurement of a claim.
+    """What was measured for one measurement of a claim."""
 
-    Parameters
-    ----------
-    value : float
-        The measured number, in the measurement's unit.
-    low, high : float
-        Ends of its 95% interval; both equal to `value` where there is none.
-    n_seeds : int
-        Independent repetitions of what the number is about; 1 for an interval over the items of one run, 0
-        for a number that is shown and whose runs don't count, such as those that are not yet done learning.
-    controls : mapping of str to float
-        The same measurement on each control.
-    corpus : str
-        Name of the data set it was measured on; empty for a simulation.
-    repeats : str
-        What was repeated, in the plural: "seeds", "draws of a map on one model", "words of a test".
-    exact : bool
-        Whether there is nothing to repeat: a count, arithmetic, a function of a named text alone.
-    on_logs : tuple of three floats, or None
-        Geometric mean with the ends of its interval, which is Student's of the logarithms; None where the
-        repetitions are unknown or not all positive.
-    """
-
-    value: float
-    low: float
+    value: float  # in the measurement's unit
+    low: float  # 95% interval; both ends are `value` where there is none
     high: float
-    n_seeds: int = 1
-    controls: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    corpus: str = ""
-    repeats: str = SEEDS
-    exact: bool = False
+    n_seeds: int = 1  # independent repetitions; 1 for an interval over the items of one run, 0: none counts
+    controls: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same on each control
+    corpus: str = ""  # the data set; empty for a simulation
+    repeats: str = SEEDS  # what was repeated, in the plural, such as "words of a test"
+    exact: bool = False  # nothing to repeat: a count, arithmetic, a function of a named text alone
+    # geometric mean and ends of its interval, Student's of the logarithms; None where not all are positive
     on_logs: tuple[float, float, float] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -62,13 +41,7 @@ class Finding:
             raise ValueError(f"a finding of {self.n_seeds} repetitions")
 
     def on_log_scale(self) -> Finding:
-        """The same with its geometric mean and the interval of the logarithms, for a ratio or relative error.
-
-        Raises
-        ------
-        ValueError
-            If the repetitions are unknown, or one of them is not positive.
-        """
+        """The same with geometric mean and interval of the logarithms, for a ratio or relative error."""
         if self.exact or self.n_seeds < 2:
             return self
         if self.on_logs is None:

@@ -62,26 +62,13 @@ OWN_SCALE = "paper"  # the preset that is the paper's own setting
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """What was found for a claim.
+    """What was found for a claim."""
 
-    Parameters
-    ----------
-    scale : str or None
-        The preset; None where nothing was measured.
-    findings : mapping of str to Finding
-        By name.
-    why_not : str
-        Why nothing was measured.
-    own_corpora : tuple of str, or None
-        Data sets that the preset of the paper's own scale reads; None where there is no such preset.
-    on_part : mapping of str to Finding
-        Findings on a true part of the claim's corpus, where `findings` come from another text.
-    """
-
-    scale: str | None
-    findings: Mapping[str, Finding]
-    why_not: str = ""
-    own_corpora: tuple[str, ...] | None = None
+    scale: str | None  # the preset; None where nothing was measured
+    findings: Mapping[str, Finding]  # by name
+    why_not: str = ""  # why nothing was measured
+    own_corpora: tuple[str, ...] | None = None  # data sets of the paper's own preset; None: there is none
+    # on a true part of the claim's corpus, where `findings` come from another text
     on_part: Mapping[str, Finding] = dataclasses.field(default_factory=dict)
 
 
@@ -323,13 +310,7 @@ def derive(claim: Claim, *, scale: str | None = None) -> Entry:
 
 
 def entry_of(claim: Claim, measured: Results) -> Entry:
-    """Judge `claim` on what was measured.
-
-    Raises
-    ------
-    ValueError
-        If a finding has no measurement in the claims file.
-    """
+    """Judge `claim` on what was measured."""
     unknown = set(measured.findings) - {_source(measurement) for measurement in claim.measurements}
     if unknown:
         raise ValueError(f"{claim.id}: findings {sorted(unknown)} have no measurement in the claims file")

@@ -26,15 +26,7 @@ TOLERANCE = 1e-6  # relative: another processor sums in another order
 
 
 def entries(paper: str | None = None) -> list[Entry]:
-    """Entries of every claim of one paper, or of all, as the ledger file has them.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no ledger file; the message says which command writes it.
-    ValueError
-        If the file has no claim of that paper, or is damaged.
-    """
+    """Entries of every claim of one paper, or of all, as the ledger file has them."""
     found = [item for item in _read().values() if paper in (None, item.claim.paper)]
     if not found and load_claims(paper):
         raise ValueError(_absent(paper or "all"))
@@ -42,15 +34,7 @@ def entries(paper: str | None = None) -> list[Entry]:
 
 
 def entry(claim_id: str) -> Entry:
-    """The entry of one claim, such as ``reflections.lemma1``, as the ledger file has it.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no ledger file; the message says which command writes it.
-    ValueError
-        If there is no such claim, or the file lacks it, or the file is damaged.
-    """
+    """The entry of one claim, such as ``reflections.lemma1``, as the ledger file has it."""
     found = _read()
     if claim_id not in found:
         raise ValueError(_absent(find_claim(claim_id).id))

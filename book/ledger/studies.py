@@ -13,14 +13,7 @@ from book.ledger.findings import Finding
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Some measurements of a claim with separate cells, such as measurements that an amendment added.
-
-    Parameters
-    ----------
-    cells, measure : callable
-        As of a :class:`Study`. They are judged once all of these cells are stored; until then they
-        are not tested, and the claim's others stay what they are.
-    """
+    """Some measurements of a claim with cells of their own, judged once all of these are stored."""
 
     cells: Callable[[str], list[Cell]]
     measure: Callable[[str], Mapping[str, Finding]]
@@ -28,29 +21,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """The cells of a claim at each preset, and what follows from them.
+    """The cells of a claim at each preset (quick, laptop, paper), and what follows from them."""
 
-    Parameters
-    ----------
-    cells : callable
-        From a preset (``quick``: seconds, the embedded corpus; ``laptop``: up to about an hour on two
-        cores; ``paper``: the paper's own setting) to its cells; empty where the preset measures nothing.
-    measure : callable
-        From a preset whose cells are all stored to findings by measurement name.
-    needs : str
-        What a larger preset needs that may not be at hand, for the reason why a claim is not tested.
-    beside : callable
-        From a preset to cells that a chapter shows beside the claim, such as other readings of the paper's
-        setting: they are run with the others, and no verdict waits for them.
-    parts : tuple of Part
-        Measurements with cells of their own, run with the others.
-    """
-
-    cells: Callable[[str], list[Cell]]
-    measure: Callable[[str], Mapping[str, Finding]]
-    needs: str = ""
-    beside: Callable[[str], list[Cell]] = lambda preset: []
-    parts: tuple[Part, ...] = ()
+    cells: Callable[[str], list[Cell]]  # of a preset; empty where it measures nothing
+    measure: Callable[[str], Mapping[str, Finding]]  # of a preset whose cells are all stored
+    needs: str = ""  # what a larger preset needs that may not be at hand
+    beside: Callable[[str], list[Cell]] = lambda preset: []  # that a chapter shows: run, and not waited for
+    parts: tuple[Part, ...] = ()  # measurements with cells of their own, run with the others
 
     def preset_cells(self, preset: str) -> list[Cell]:
         """Cells of `preset`; empty where it measures nothing."""
@@ -97,15 +74,7 @@ def largest_stored(cells: Callable[[str], list[Cell]], presets: Sequence[str] = 
 
 
 def find_study(claim_id: str) -> Study:
-    """The study of the claim `claim_id`, from the module that the claim names.
-
-    Raises
-    ------
-    ValueError
-        If there is no such claim, or no experiment measures it; the message lists those there are.
-    ImportError
-        If the module can't be imported.
-    """
+    """The study of the claim `claim_id`, from the module that the claim names."""
     claim = find_claim(claim_id)
     module = importlib.import_module(claim.experiments)
     studies: dict[str, Study] | None = getattr(module, "STUDIES", None)
