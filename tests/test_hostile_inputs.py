@@ -97,7 +97,7 @@ def takes_arrays(annotation, module):
 # Parts of `inspect`, which hands them arrays of its own making.
 NOT_AT_THE_CALL = {
     *("isotropy_measures", "large_spectrum_measures", "length_measures", "nearest_measures"),
-    *("measure_table", "nearest_rows", "twin_measures", "GGUFFile.read"),
+    *("inverse_lengths", "measure_table", "nearest_rows", "twin_measures", "GGUFFile.read"),
     *("normalize", "mean_cosine", "procrustes_map"),
     "plot_distances",  # measures the pairs that are shown, when they are shown: its own tests look at them
 }

@@ -121,7 +121,7 @@ def compare(
     order = rng.permutation(len(b))
     turned, permuted = _aligned(a, b, rng), _aligned(a, b[order], rng)
     own = metrics.cosines(a, turned)
-    table = _quantities(a, b, order, [own, metrics.cosines(a, permuted)], rng)
+    table = _quantities(a, b, order, (own, metrics.cosines(a, permuted)), rng)
     names = (sides[0].name, sides[1].name)
     names = (f"{names[0]} (first)", f"{names[1]} (second)") if names[0] == names[1] else names
     return Comparison(
@@ -199,13 +199,13 @@ def _rows(side: _Side, rows: np.ndarray) -> np.ndarray:
 
 
 def _quantities(
-    a: np.ndarray, b: np.ndarray, order: np.ndarray, aligned: list[np.ndarray], rng: np.random.Generator
+    a: np.ndarray, b: np.ndarray, order: np.ndarray, aligned: tuple[np.ndarray, ...], rng: np.random.Generator
 ) -> pd.DataFrame:
     """The table of a comparison; `aligned` are cosines of tokens' two rows, and in random order."""
     asked = np.sort(rng.choice(len(a), size=min(N_ASKED, len(a)), replace=False))
     k = min(N_NEIGHBORS, len(a) - 1)
     near = [metrics.nearest_neighbors(rows, k, asked=asked, metric="cosine")[0] for rows in (a, b, b[order])]
-    found = [("cosine of a token's two rows, aligned", *aligned)]
+    found = [("cosine of a token's two rows, aligned", aligned[0], aligned[1])]
     if a.shape == b.shape:
         found.append(("cosine without alignment", metrics.cosines(a, b), metrics.cosines(a, b[order])))
     name = f"share of {k} neighbours kept"

@@ -19,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 
 from embviz.arrays import check_array, check_ids, check_int, check_number, check_starts
-from embviz.corpora.corpus import Corpus
 from embviz.words import skipgram_numba as kernels
 from embviz.words.cooccurrence import keep_probability
 from embviz.words.skipgram_numba import NumbaSteps, Tables
@@ -125,9 +124,7 @@ def _make_tables(n_words: int, config: SGNSConfig, rng: np.random.Generator) -> 
 class Examples:
     """Draws the training examples of a stretch of text, block by block, from its own random stream."""
 
-    def __init__(
-        self, corpus: Corpus | _Text, config: SGNSConfig, first: int, last: int, stream: int
-    ) -> None:
+    def __init__(self, corpus: Any, config: SGNSConfig, first: int, last: int, stream: int) -> None:
         self.corpus = corpus = corpus if isinstance(corpus, _Text) else _check(corpus, config)
         self.config, self.last = config, check_int(last, "last", 0, len(corpus.ids))
         self.first = check_int(first, "first", 0, last)
@@ -201,7 +198,7 @@ class _Text:
     document_starts: np.ndarray  # int64, rising from 0
 
 
-def _check(corpus: Corpus, config: SGNSConfig) -> _Text:
+def _check(corpus: Any, config: SGNSConfig) -> _Text:
     """The text in a form that the compiled loops can read, once text and configuration fit each other."""
     vocabulary, schedule = list(corpus.vocabulary), config.schedule
     n_words = len(vocabulary)
@@ -289,7 +286,7 @@ def _word_vectors(tables: Tables, vocabulary: list[str], config: SGNSConfig) -> 
 
 
 def train_sgns(
-    corpus: Corpus,
+    corpus: Any,
     config: SGNSConfig,
     *,
     n_threads: int = 1,
@@ -300,7 +297,7 @@ def train_sgns(
 
     Parameters
     ----------
-    corpus : embviz.corpora.corpus.Corpus
+    corpus : Corpus, or what has its ids, vocabulary, counts and document_starts
         Holes keep their place in windows; windows stay inside documents.
     config : SGNSConfig
     n_threads : int
