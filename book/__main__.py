@@ -132,13 +132,14 @@ def show_ledger(claim: str, derive: bool, scale: str | None, as_json: bool) -> N
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
 def lab(folder: str | None, in_place: bool, rest: tuple[str, ...]) -> int:
     """Open copies of the chapters live in JupyterLab, which ends with this process."""
+    from book.view.blocks import fill_notebook  # imports what pages are made with
     from embviz.imports import require
 
     require("book", "jupyterlab", purpose="python -m book lab")
     here = places.BOOK
     if not in_place:
         here = Path(folder or Path.home() / "embviz" / places.ROOT.name)
-        written, kept = copies.copy_chapters(places.BOOK, here)
+        written, kept = copies.copy_chapters(places.BOOK, here, fill_notebook)
         print(f"chapters: {here}, {len(written)} copied now; the book's own stay as they are")
         for name in kept:
             print(f"  {name} has changed in the book, your edited copy stays: delete it to get the new one")

@@ -2,8 +2,7 @@
 
 ``python book/execute.py`` runs every chapter; name some to run only those; ``--check`` runs none and says
 what isn't in the stored form. A second run writes the same bytes. ``--compute`` computes what `in_view` shows
-again and stores it; otherwise the stored results are shown. What cells with the tag ``ledger`` show is
-not stored: the build shows it from the ledger file.
+again and stores it; otherwise the stored results are shown.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ VEGA_LITE = "application/vnd.vegalite.v5+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 SIZE_LIMIT = 2_000_000  # bytes a chapter: what a reader with a slow line still waits for
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-LEDGER = "ledger"  # tag of cells that show the ledger
 CELL_METADATA = {"tags", "mystnb"}  # what an author writes; the rest is a program's memory
 
 
@@ -76,7 +74,7 @@ def clean(notebook: nbformat.NotebookNode) -> None:
                 output.metadata = nbformat.from_dict({})
                 if VEGA_LITE in output.data:
                     output.data.pop(WIDGET, None)
-        cell.outputs = [] if LEDGER in cell.metadata.get("tags", []) else joined_streams(cell.outputs)
+        cell.outputs = joined_streams(cell.outputs)
 
 
 def joined_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
@@ -106,8 +104,6 @@ def faults(notebook: nbformat.NotebookNode, text: str) -> list[str]:
             continue
         if cell.source.strip() and cell.execution_count is None:
             found.append(f"cell {index} has not been run")
-        if cell.outputs and LEDGER in cell.metadata.get("tags", []):
-            found.append(f"cell {index} shows the ledger, and its output is stored")
         for output in cell.outputs:
             found += [f"cell {index} {fault}" for fault in output_faults(output, cell)]
     if text != serialized(cleaned_copy(notebook)):

@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 MANIFEST = ".embviz-chapters.json"  # beside the copies: the SHA-256 of each as it was written
 NOT_CHAPTERS = {"_build", "assets", "node_modules", ".ipynb_checkpoints"}
 
 
-def copy_chapters(book: Path, folder: Path) -> tuple[list[str], list[str]]:
+def copy_chapters(
+    book: Path, folder: Path, filled: Callable[[bytes, str], bytes]
+) -> tuple[list[str], list[str]]:
     """Copy the notebooks below `book` into `folder`; a copy that was edited is never overwritten.
+
+    What a copy holds is `filled(notebook, name)`, with a name such as ``geometry/grokking``.
 
     Returns
     -------
@@ -29,7 +34,7 @@ def copy_chapters(book: Path, folder: Path) -> tuple[list[str], list[str]]:
         name = chapter.relative_to(book)
         if NOT_CHAPTERS & set(name.parts):
             continue
-        text = chapter.read_bytes()
+        text = filled(chapter.read_bytes(), name.with_suffix("").as_posix())
         copy, key, now = folder / name, name.as_posix(), _digest(text)
         there = _digest(copy.read_bytes()) if copy.exists() else None
         if there == now:

@@ -1,4 +1,4 @@
-"""The ledger for the eye: lines for claims, a list that opens to their tables, a picture of measurements."""
+"""The ledger as HTML: lines for claims, tables of them, and a list that opens to their measurements."""
 
 from __future__ import annotations
 
@@ -9,207 +9,40 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import altair as alt
-import pandas as pd
-
 from book import ledger
 from book.ledger.claims import IMPLIED, Claim, history_of
 from book.ledger.judging import TEXTS_DISAGREE, Entry, Row
-from book.ledger.verdicts import (
-    NOT_TESTED,
-    SMALLER_SCALE,
-    tagged,
-)
+from book.ledger.verdicts import NOT_TESTED, SMALLER_SCALE, tagged
 from book.view.sentences import MOST_DIGITS, digits_for, interval
 from embviz.view import theme
 from embviz.view.typesetting import number
 
-# --- the picture of the whole ledger -----------------------------------------------------------------
 
+def claim_line(item: Entry, root: str) -> str:
+    """A claim in one line of a chapter: verdict, statement, what was measured, and a link to the ledger.
 
-def place_in_range(value: float | None, low: float, high: float) -> float | None:
-    """Where a value lies against its accepted range: 0 and 1 are the borders, limits -1 and 2.
-
-    An open side of a range lies at 1 (or 0), which values approach but never reach; a range of one
-    number is drawn as wide as a hundredth of it.
-
-    >>> place_in_range(0.5, 0.0, 1.0), place_in_range(10.0, 10.0, math.inf), place_in_range(9.0, 0.0, 1.0)
-    (0.5, 0.0, 2.0)
+    Setting, tables and amendments stand in the ledger. `root` leads from the page to the book's root, here
+    and in what follows.
     """
-    if value is None or math.isnan(value):
-        return None
-    if math.isinf(high):
-        place = _beyond((value - low) / (abs(low) or 1.0))
-    elif math.isinf(low):
-        place = 1 - _beyond((high - value) / (abs(high) or 1.0))
-    else:
-        width = high - low or abs(high) / 100 or 1e-3
-        place = (value - (high + low) / 2) / width + 0.5
-    return min(2.0, max(-1.0, place))
+    claim = item.claim
+    parts = [
+        verdict_html(item.verdict, item.smaller_scale),
+        f"<i>{text_html(claim.title.rstrip('?.'))}{'?' if claim.question else '.'}</i>",
+        text_html(verdict_sentence(item)),
+        f"{item.agree} agree." if item.agree and item.disagree else "",
+        f"<a href='{ledger_address(claim, root)}'>In the ledger</a>",
+    ]
+    return f"<p class='ev-claim' id='{html.escape(claim.id)}'>{' '.join(filter(None, parts))}</p>"
 
 
-def _beyond(distance: float) -> float:
-    """0 at a border, toward 1 far inside, negative outside."""
-    return 1 - math.exp(-distance) if distance > 0 else distance
-
-
-ROW_SEPARATOR = ": "  # no claim's id has it
-
-
-def picture_table(table: pd.DataFrame, *, root: str = "") -> pd.DataFrame:
-    """Rows of :func:`book.ledger.table` that decide, with texts, links and places in the range."""
-    judged = table[table["accept_low"].notna()].copy()
-    for column in ("measured", "low", "high", "published", "control"):
-        places = [
-            place_in_range(value, low, high)
-            for value, low, high in zip(
-                judged[column].astype(float), judged["accept_low"], judged["accept_high"], strict=True
-            )
-        ]
-        # the last digits of a float depend on the number of threads, and pages are compared
-        judged[f"{column}_place"] = [None if place is None else round(place, 6) for place in places]
-    ends = zip(judged["accept_low"], judged["accept_high"], strict=True)
-    judged["accepted_text"] = [interval(*pair) for pair in ends]
-    units = judged["unit"]
-    for column in ("measured", "published", "control"):
-        judged[f"{column}_text"] = [number(v, u) for v, u in zip(judged[column], units, strict=True)]
-    implied = (judged["target"] == IMPLIED) & judged["published"].notna()
-    judged.loc[implied, "published_text"] += " (implied)"
-    spans = zip(judged["low"], judged["high"], judged["n_seeds"], strict=True)
-    judged["interval_text"] = [interval(low, high) if n else "–" for low, high, n in spans]
-    judged["row"] = judged["claim"] + ROW_SEPARATOR + judged["label"]  # labels repeat from claim to claim
-    judged["link"] = [f"{root}ledger.html#{claim}" for claim in judged["claim"]]
-    return judged.reset_index(drop=True)
-
-
-def plot_ledger(table: pd.DataFrame, *, root: str = "") -> alt.LayerChart:
-    """Every judged measurement of the ledger against its accepted range; a click leads to its row.
-
-    Parameters
-    ----------
-    table : DataFrame
-        From :func:`book.ledger.table`.
-    root : str
-        From the page to the book's root, such as ``../`` in a chapter.
-    """
-    shown = picture_table(table, root=root)
-    columns = [
-        "title", "row", "where", "verdict", "scale", "corpus", "reason", "link", "control_name",
-        "measured_place", "low_place", "high_place", "published_place", "control_place",
-        "measured_text", "interval_text", "published_text", "control_text", "accepted_text", "repetitions",
-    ]  # fmt: skip
-    verdicts = ["all", *(v for v in ledger.VERDICTS if v in set(shown["verdict"]))]
-    claims = ["all", *dict.fromkeys(shown["title"])]
-    by_verdict = alt.param(
-        name="verdict_shown", value="all", bind=alt.binding_select(options=verdicts, name="verdict ")
-    )
-    by_claim = alt.param(
-        name="claim_shown", value="all", bind=alt.binding_select(options=claims, name="claim ")
-    )
-    rows = list(shown["row"])  # their order; a filter takes rows out
-    own_label = f"slice(datum.label, indexof(datum.label, '{ROW_SEPARATOR}') + {len(ROW_SEPARATOR)})"
-    base = (
-        alt.Chart(shown[columns])
-        .encode(
-            y=alt.Y(
-                "row:N",
-                sort=rows,
-                axis=alt.Axis(title=None, labelExpr=own_label, labelLimit=300, ticks=False),
-            )
-        )
-        .transform_filter("verdict_shown == 'all' || datum.verdict == verdict_shown")
-        .transform_filter("claim_shown == 'all' || datum.title == claim_shown")
-    )
-    return (
-        alt.LayerChart(layer=[_accepted_band(), *_ledger_marks(base, verdicts[1:])])
-        .add_params(by_verdict, by_claim)
-        .properties(width="container", height=17 * len(rows))
-    )
-
-
-def _accepted_band() -> alt.Chart:
-    band = alt.Chart(alt.Data(values=[{"left": 0, "right": 1}]))
-    return band.mark_rect(opacity=0.15, color=theme.CATEGORIES[0]).encode(x="left:Q", x2="right:Q")
-
-
-def _ledger_marks(base: alt.Chart, names: list[str]) -> list[alt.Chart]:
-    labels = "datum.value == 0 ? 'least' : datum.value == 1 ? 'most' : ''"
-    axis = alt.Axis(title=None, values=[0, 1], labelExpr=labels, orient="top")
-    x = alt.X("measured_place:Q", scale=alt.Scale(domain=[-1.05, 2.05], nice=False), axis=axis)
-    colour = alt.Color(
-        "verdict:N",
-        scale=alt.Scale(domain=names, range=[theme.VERDICT_COLOURS[name] for name in names]),
-        legend=alt.Legend(title="verdict", orient="bottom"),
-    )
-    shape = alt.Shape(
-        "verdict:N", scale=alt.Scale(domain=names, range=[theme.VERDICT_SHAPES[name] for name in names])
-    )
-    tooltip = [
-        alt.Tooltip(f"{field}:N", title=title)
-        for field, title in {
-            "title": "claim", "where": "where", "published_text": "paper", "measured_text": "ours",
-            "interval_text": "interval", "accepted_text": "accepted", "control_text": "control",
-            "control_name": "which control", "repetitions": "repeated", "corpus": "data", "scale": "scale",
-            "verdict": "verdict", "reason": "reason",
-        }.items()
-    ]  # fmt: skip
-    absent = base.mark_text(text=NOT_TESTED, opacity=0.5, fontSize=9, align="left").encode(x=alt.value(3))
-    absent = absent.transform_filter(f"datum.verdict == '{NOT_TESTED}'")
-    paper = base.mark_tick(thickness=2, size=13).encode(x="published_place:Q", color=alt.value(theme.INK))
-    control = base.mark_point(shape="cross", angle=45, size=30, opacity=0.6).encode(
-        x="control_place:Q", color=alt.value(theme.INK)
-    )
-    span = base.mark_rule(strokeWidth=2).encode(x="low_place:Q", x2="high_place:Q", color=colour)
-    ours = base.mark_point(filled=True, size=75, opacity=1).encode(
-        x=x, color=colour, shape=shape, href="link:N", tooltip=tooltip
-    )
-    return [absent, paper, control, span, ours]
-
-
-# --- a claim in a chapter ---------------------------------------------------------------------------
-
-
-class ClaimLine:
-    """A claim of the ledger in one line of a chapter: verdict, statement, what was measured, and a link.
-
-    Setting, tables and amendments stand in the ledger, to which the link leads. `root` leads from the page to
-    the book's root.
-    """
-
-    def __init__(self, item: Entry, *, root: str = "../") -> None:
-        self.entry, self.root = item, root
-
-    def __repr__(self) -> str:
-        return f"<claim {self.entry.claim.id}: {tagged(self.entry.verdict, self.entry.smaller_scale)}>"
-
-    def _repr_html_(self) -> str:
-        item, claim = self.entry, self.entry.claim
-        parts = [
-            verdict_html(item.verdict, item.smaller_scale),
-            f"<i>{text_html(claim.title.rstrip('?.'))}{'?' if claim.question else '.'}</i>",
-            text_html(verdict_sentence(item)),
-            f"{item.agree} agree." if item.agree and item.disagree else "",
-            f"<a href='{ledger_address(claim, self.root)}'>In the ledger</a>",
-        ]
-        return f"<p class='ev-claim' id='{html.escape(claim.id)}'>{' '.join(filter(None, parts))}</p>"
-
-
-class ChapterClaims:
+def chapter_claims(items: Iterable[Entry], root: str) -> str:
     """The lines of several claims, one below the other: what a chapter reproduced."""
-
-    def __init__(self, items: Sequence[Entry], *, root: str = "../") -> None:
-        self.items, self.root = items, root
-
-    def __repr__(self) -> str:
-        return repr(ClaimsTable(self.items))
-
-    def _repr_html_(self) -> str:
-        lines = "".join(
-            f"<li>{verdict_html(item.verdict, item.smaller_scale)} "
-            f"<a href='{ledger_address(item.claim, self.root)}'>{text_html(item.claim.title)}</a></li>"
-            for item in self.items
-        )
-        return f"<ul class='ev-reproduced'>{lines}</ul>"
+    lines = "".join(
+        f"<li>{verdict_html(item.verdict, item.smaller_scale)} "
+        f"<a href='{ledger_address(item.claim, root)}'>{text_html(item.claim.title)}</a></li>"
+        for item in items
+    )
+    return f"<ul class='ev-reproduced'>{lines}</ul>"
 
 
 def verdict_sentence(item: Entry) -> str:
@@ -366,105 +199,48 @@ def _digits(row: Row) -> int:
     return digits
 
 
-def claim_line(claim_id: str, *, root: str = "../") -> ClaimLine:
-    """The line of the claim `claim_id`, such as ``reflections.lemma1``, as the ledger file has it."""
-    return ClaimLine(ledger.entry(claim_id), root=root)
-
-
-def claims_of(chapter: str) -> ChapterClaims:
-    """The claims of a chapter, such as ``geometry/grokking``, with their verdicts.
-
-    Raises
-    ------
-    ValueError
-        If no claim names that chapter.
-    """
-    items = [item for item in ledger.entries() if item.claim.chapter == chapter]
-    if not items:
-        raise ValueError(f"no claim names the chapter {chapter!r}")
-    return ChapterClaims(items)
-
-
-class ClaimsTable:
-    """One row a claim, each leading to its place in the ledger; `root` leads from the page to the book's."""
-
-    def __init__(self, items: Sequence[Entry], *, root: str = "") -> None:
-        self.items, self.root = items, root
-
-    def __repr__(self) -> str:
-        return pd.DataFrame(ledger.summary(self.items)).to_string(index=False)
-
-    def _repr_html_(self) -> str:
-        table = _table_html(("claim", "verdict", "measurements"), map(self._cells, self.items))
-        return f"<div style='overflow-x:auto'>{table}</div>"
-
-    def _cells(self, item: Entry) -> list[str]:
-        claim = item.claim
-        scale = f"<br><small>{item.scale}</small>" if item.scale else ""
-        return [
-            f"<a href='{ledger_address(claim, self.root)}'>{text_html(claim.title)}</a>"
-            f"<br><small>{text_html(claim.where)}</small>",
-            f"{verdict_html(item.verdict, item.smaller_scale)}{scale}",
+def claims_table(items: Iterable[Entry], root: str) -> str:
+    """One row a claim, each leading to its place in the ledger."""
+    rows = [
+        [
+            f"<a href='{ledger_address(item.claim, root)}'>{text_html(item.claim.title)}</a>"
+            f"<br><small>{text_html(item.claim.where)}</small>",
+            verdict_html(item.verdict, item.smaller_scale)
+            + (f"<br><small>{item.scale}</small>" if item.scale else ""),
             html.escape(ledger.tally(item.rows)),
         ]
+        for item in items
+    ]
+    table = _table_html(("claim", "verdict", "measurements"), rows)
+    return f"<div style='overflow-x:auto'>{table}</div>"
 
 
-class ClaimsMatrix:
-    """One mark per claim, one row per paper; each leads to the claim in the :class:`ClaimsList` below."""
-
-    def __init__(self, items: Sequence[Entry]) -> None:
-        self.items = items
-
-    def __repr__(self) -> str:
-        rows: dict[str, list[str]] = {
-            paper: [] for paper in dict.fromkeys(item.claim.paper for item in self.items)
-        }
-        for item in self.items:
-            rows[item.claim.paper].append(theme.VERDICT_MARKS[item.verdict])
-        return "\n".join(f"{paper}: {' '.join(marks)}" for paper, marks in rows.items())
-
-    def _repr_html_(self) -> str:
-        papers = dict.fromkeys(item.claim.paper for item in self.items)
-        body = "".join(
-            f"<tr><th><a href='#{paper}'>{paper}</a></th><td>{self._marks(paper)}</td></tr>"
-            for paper in papers
-        )
-        counts = Counter(item.verdict for item in self.items)
-        key = " · ".join(
-            f"{verdict_html(verdict)}&nbsp;{counts[verdict]}"
-            for verdict in ledger.VERDICTS
-            if counts[verdict]
-        )
-        return f"<table class='ev-figures ev-matrix'><tbody>{body}</tbody></table><p>{key}</p>"
-
-    def _marks(self, paper: str) -> str:
-        return " ".join(
+def claims_matrix(items: Sequence[Entry]) -> str:
+    """One mark per claim, one row per paper; each leads to the claim in the list below."""
+    marks: dict[str, list[str]] = {}
+    for item in items:
+        title = f"{item.claim.title}: {tagged(item.verdict, item.smaller_scale)}"
+        marks.setdefault(item.claim.paper, []).append(
             f"<a href='#{html.escape(item.claim.id)}' style='color:{theme.VERDICT_COLOURS[item.verdict]}' "
-            f"title='{html.escape(_title(item), quote=True)}'>"
-            f"{theme.VERDICT_MARKS[item.verdict]}</a>"
-            for item in self.items
-            if item.claim.paper == paper
+            f"title='{html.escape(title, quote=True)}'>{theme.VERDICT_MARKS[item.verdict]}</a>"
         )
+    body = "".join(
+        f"<tr><th><a href='#{paper}'>{paper}</a></th><td>{' '.join(own)}</td></tr>"
+        for paper, own in marks.items()
+    )
+    counts = Counter(item.verdict for item in items)
+    key = " · ".join(
+        f"{verdict_html(verdict)}&nbsp;{counts[verdict]}" for verdict in ledger.VERDICTS if counts[verdict]
+    )
+    return f"<table class='ev-figures ev-matrix'><tbody>{body}</tbody></table><p>{key}</p>"
 
 
-def _title(item: Entry) -> str:
-    return f"{item.claim.title}: {tagged(item.verdict, item.smaller_scale)}"
-
-
-class ClaimsList:
+def claims_list(items: Iterable[Entry]) -> str:
     """One line per claim, which opens to its measurements, each in a picture against its accepted range.
 
     In the book a filter above the first list hides the lines that it excludes.
     """
-
-    def __init__(self, items: Sequence[Entry]) -> None:
-        self.items = items
-
-    def __repr__(self) -> str:
-        return repr(ClaimsTable(self.items))
-
-    def _repr_html_(self) -> str:
-        return f"<div class='ev-claims'>{''.join(_line_html(item) for item in self.items)}</div>"
+    return f"<div class='ev-claims'>{''.join(map(_line_html, items))}</div>"
 
 
 def _line_html(item: Entry) -> str:
@@ -475,6 +251,32 @@ def _line_html(item: Entry) -> str:
         f"data-scale='{scale}'><summary>{verdict_html(item.verdict, item.smaller_scale)} "
         f"{text_html(claim.title)}</summary>{_details_html(item)}</details>"
     )
+
+
+def place_in_range(value: float | None, low: float, high: float) -> float | None:
+    """Where a value lies against its accepted range: 0 and 1 are the borders, limits -1 and 2.
+
+    An open side of a range lies at 1 (or 0), which values approach but never reach; a range of one
+    number is drawn as wide as a hundredth of it.
+
+    >>> place_in_range(0.5, 0.0, 1.0), place_in_range(10.0, 10.0, math.inf), place_in_range(9.0, 0.0, 1.0)
+    (0.5, 0.0, 2.0)
+    """
+    if value is None or math.isnan(value):
+        return None
+    if math.isinf(high):
+        place = _beyond((value - low) / (abs(low) or 1.0))
+    elif math.isinf(low):
+        place = 1 - _beyond((high - value) / (abs(high) or 1.0))
+    else:
+        width = high - low or abs(high) / 100 or 1e-3
+        place = (value - (high + low) / 2) / width + 0.5
+    return min(2.0, max(-1.0, place))
+
+
+def _beyond(distance: float) -> float:
+    """0 at a border, toward 1 far inside, negative outside."""
+    return 1 - math.exp(-distance) if distance > 0 else distance
 
 
 def _range_picture(row: Row) -> str:

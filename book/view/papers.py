@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pybtex.database import Entry, parse_file
 
-from book.view.statements import as_judged
+from book.view.sentences import say
 
 # Each stage of the path: its name, and its drawing in a box of 56 x 40.
 STAGES = {
@@ -36,7 +36,7 @@ class Paper:
     opens: str  # the part's first chapter
     stages: tuple[int, int]  # first and last stage of the path that it is about, from 1
     question: str
-    answer: str  # a template of as_judged: it is refused once one of its verdicts has moved
+    answer: str  # a template of `say`: it is refused once one of its verdicts has moved
 
 
 PAPERS = (
@@ -106,46 +106,36 @@ PAPERS = (
 )
 
 
-class PapersMap:
+def papers_map(part: str | None, root: str) -> str:
     """The path with the papers pinned to it; below it each paper, or the one of a part."""
+    if part not in {None, *(paper.part for paper in PAPERS)}:
+        raise ValueError(f"no paper has the part {part!r}: choose from {', '.join(p.part for p in PAPERS)}")
+    stages = "".join(
+        f"<li class='ev-stage' style='--at:{place}'><svg viewBox='0 0 56 40' width='56' height='40' "
+        f"aria-hidden='true'>{drawing}</svg><span>{name}</span></li>"
+        for place, (name, drawing) in enumerate(STAGES.items(), 1)
+    )
+    pins = "".join(_pin(number, paper, part, root) for number, paper in enumerate(PAPERS, 1))
+    shown = "".join(
+        _described(number, paper, root)
+        for number, paper in enumerate(PAPERS, 1)
+        if part in (None, paper.part)
+    )
+    return (
+        "<figure class='ev-papers' aria-label='Where the papers act between a text and a resized model'>"
+        f"<ol class='ev-path'>{stages}{pins}</ol><ol class='ev-paper-list'>{shown}</ol></figure>"
+    )
 
-    def __init__(self, part: str | None = None) -> None:
-        if part not in {None, *(paper.part for paper in PAPERS)}:
-            raise ValueError(
-                f"no paper has the part {part!r}: choose from {', '.join(p.part for p in PAPERS)}"
-            )
-        self.part = part
 
-    def __repr__(self) -> str:
-        return f"<map of the papers{f', {self.part}' if self.part else ''}>"
-
-    def _repr_html_(self) -> str:
-        root = "../" if self.part else ""
-        stages = "".join(
-            f"<li class='ev-stage' style='--at:{place}'><svg viewBox='0 0 56 40' width='56' height='40' "
-            f"aria-hidden='true'>{drawing}</svg><span>{name}</span></li>"
-            for place, (name, drawing) in enumerate(STAGES.items(), 1)
-        )
-        pins = "".join(self._pin(number, paper, root) for number, paper in enumerate(PAPERS, 1))
-        shown = [
-            _described(number, paper, root)
-            for number, paper in enumerate(PAPERS, 1)
-            if self.part in (None, paper.part)
-        ]
-        return (
-            "<figure class='ev-papers' aria-label='Where the papers act between a text and a resized model'>"
-            f"<ol class='ev-path'>{stages}{pins}</ol><ol class='ev-paper-list'>{''.join(shown)}</ol></figure>"
-        )
-
-    def _pin(self, number: int, paper: Paper, root: str) -> str:
-        first, last = paper.stages
-        lane = 3 if paper.part == "kernel" else 2  # its stages are those of two others as well
-        look = "" if self.part in (None, paper.part) else " ev-other"
-        here = " aria-current='true'" if self.part == paper.part else ""
-        return (
-            f"<li class='ev-pin{look}' style='--from:{first};--to:{last + 1};--lane:{lane}'>"
-            f"<a href='{root}{paper.opens}.html'{here}><b>{number}</b> {paper.part.capitalize()}</a></li>"
-        )
+def _pin(number: int, paper: Paper, part: str | None, root: str) -> str:
+    first, last = paper.stages
+    lane = 3 if paper.part == "kernel" else 2  # its stages are those of two others as well
+    look = "" if part in (None, paper.part) else " ev-other"
+    here = " aria-current='true'" if part == paper.part else ""
+    return (
+        f"<li class='ev-pin{look}' style='--from:{first};--to:{last + 1};--lane:{lane}'>"
+        f"<a href='{root}{paper.opens}.html'{here}><b>{number}</b> {paper.part.capitalize()}</a></li>"
+    )
 
 
 def _described(number: int, paper: Paper, root: str) -> str:
@@ -155,7 +145,7 @@ def _described(number: int, paper: Paper, root: str) -> str:
         f"<li><p><a href='{root}{paper.opens}.html'><b>{number}</b> {paper.part.capitalize()}</a></p>"
         f"<div><p><strong>{html.escape(paper.question)}</strong></p>"
         f"<p><cite>{html.escape(title)}</cite><br><small>{html.escape(authors)}, {year}</small></p></div>"
-        f"<p>{as_judged(paper.answer, root=root)}</p></li>"
+        f"<p>{say(paper.answer, root=root)}</p></li>"
     )
 
 

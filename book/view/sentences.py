@@ -1,15 +1,18 @@
 """Numbers in words: how a number and an interval are written, and sentences filled from the results.
 
 A chapter writes its sentences itself and leaves their numbers open; :func:`say` fills them from a table, from
-findings, from seeds' values or from a claim of the ledger, so that none is ever typed.
+findings, from seeds' values or from claims of the ledger, so that none is ever typed. Words that rest on a
+verdict name it, and are refused once it has moved.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 import numbers
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +21,8 @@ import pandas as pd
 
 from book import ledger
 from book.ledger.findings import Finding, over_seeds
+from book.ledger.verdicts import tagged
+from embviz.view import theme
 from embviz.view.typesetting import number
 
 NOT_MEASURED = "not measured"
@@ -244,6 +249,10 @@ class Quotation(str):
         return str(self)
 
 
+# A claim and the verdict that the words before it were written for.
+_CITED = re.compile(r"\s*\[(?P<claim>\w+\.\w+): (?P<verdict>[a-z ]+?)(?P<scale>, smaller scale)?\]")
+
+
 class Named(Mapping[str, Any]):
     """Numbers by name, ``{table[kind]}`` or ``{row.column}`` in a sentence; a missing name lists the rest."""
 
@@ -271,20 +280,53 @@ class Named(Mapping[str, Any]):
         raise ValueError(f"{self._name} is no number: name one of {', '.join(map(str, self._parts))}")
 
 
-def say(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
-    """Fill numbers into a sentence.
+class Fields(Named):
+    """What a sentence can name: its own numbers, the claims of a paper, and counts of the ledger."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._parts:
+            return super().__getitem__(key)
+        if key == "ledger":
+            return Named(key, ledger_counts())
+        if key in ledger.papers():
+            return Named(key, {item.claim.id.partition(".")[2]: item for item in ledger.entries(key)})
+        return super().__getitem__(key)
+
+
+def ledger_counts() -> dict[str, int]:
+    """Claims of the ledger by verdict, those that were amended, and all."""
+    items = ledger.entries()
+    counts = Counter(item.verdict for item in items)
+    return {name: counts[name] for name in ledger.VERDICTS} | {
+        "claims": len(items),
+        "revised": sum(bool(item.claim.amended) for item in items),
+    }
+
+
+def say(
+    template: str, *named: Mapping[str, Any], claim: str = "", root: str = "../", **sources: Any
+) -> Quotation:
+    """Fill numbers into sentences, and cite the claims that they rest on.
 
     Parameters
     ----------
     template : str
-        Markdown with fields: ``{name}`` of `sources`; ``{name[row]}`` a row of a table and
-        ``{name[row].column}`` a cell; after a colon what is wanted of the number (``low``, ``high``,
-        ``interval``, ``least``, ``most``, ``range``, ``seeds``, ``paper``, ``verdict``, ``accepted``, the
-        name of a control), how it is written (``percent``, or Python's ``.2f``, ``+.1f``, ``.0%``), or both,
-        as in ``{share:interval percent}``.
-        ``{n:seed|seeds}`` adds the word in its number. Other braces are doubled.
+        Markdown with fields: ``{name}`` of `sources` or of a measurement of `claim`; ``{paper.claim.name}``
+        a measurement of any claim; ``{name[row]}`` a row of a table and ``{name[row].column}`` a cell; of
+        `claim` also ``{verdict}``, ``{scale}`` and ``{corpus}``. After a colon stands what is wanted of the
+        number (``low``, ``high``, ``interval``, ``least``, ``most``, ``range``, ``seeds``, ``paper``,
+        ``verdict``, ``accepted``, the name of a control), how it is written (``percent``, or Python's
+        ``.2f``, ``+.1f``, ``.0%``), or both, as in ``{share:interval percent}``.
+        ``{n:seed|seeds}`` adds the word in its number. ``{ledger[not tested]}`` counts claims of a verdict,
+        ``{ledger.claims}`` all, ``{ledger.revised}`` those with an amendment. Other braces are doubled.
+        ``[paper.claim: verdict]`` or ``[paper.claim: verdict, smaller scale]``, at the end of the words that
+        rest on that verdict, becomes a link to the ledger.
     *named : mappings
-        Their names are fields themselves, as with :func:`quote`.
+        Their names are fields themselves.
+    claim : str
+        Such as ``reflections.spectrum_symmetry``.
+    root : str
+        How to get from the page to the book's root.
     **sources : number, text, seeds' values, Finding, Row, Entry, FiguresTable, DataFrame, Series or mapping
         Of a DataFrame the index names the rows (a frame of one row names its columns), of a Series the index.
         Keys of several parts are joined by ", ".
@@ -292,7 +334,8 @@ def say(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
     Raises
     ------
     ValueError
-        If a field names nothing; the message lists the names there are.
+        If a field names nothing (the message lists the names there are), or the ledger has another verdict
+        than a sentence was written for (it has the sentence).
 
     >>> times = pd.DataFrame({"grok": [780.0, 60.0]}, index=["baseline", "near-Nyquist"])
     >>> say("{t[baseline].grok} epochs, steered {t[near-Nyquist].grok}; {n:seed|seeds}.", t=times, n=5)
@@ -303,32 +346,38 @@ def say(template: str, *named: Mapping[str, Any], **sources: Any) -> Quotation:
     Traceback (most recent call last):
     ValueError: the sentence has no 'share': choose from part
     """
-    every: dict[str, Any] = {}
-    for mapping in named:
-        every |= dict(mapping)
-    return Quotation(template.format_map(Named(SENTENCE, every | sources)))
+    if moved := moved_sentences(template):
+        raise ValueError("\n".join(moved))
+    fields = _of_entry(ledger.entry(claim)) if claim else {}
+    for mapping in (*named, sources):
+        fields |= dict(mapping)
+    text = template.format_map(Fields(claim or SENTENCE, fields))
+    return Quotation(_CITED.sub(lambda found: _link(found, root), text))
 
 
-def quote(claim_id: str, template: str, **sources: Any) -> Quotation:
-    """Fill `template` with numbers of one claim from the ledger, and of other sources as :func:`say` does.
+def _link(cited: re.Match[str], root: str) -> str:
+    """A verdict behind the words that rest on it; a click leads to the claim."""
+    claim = ledger.entry(cited["claim"]).claim
+    words = tagged(cited["verdict"], bool(cited["scale"])).replace(" ", "&nbsp;")
+    return (
+        f' <small><a href="{root}ledger.html#{claim.id}" title="{html.escape(claim.title, quote=True)}">'
+        f"{theme.VERDICT_MARKS[cited['verdict']]}&nbsp;{words}</a></small>"
+    )
 
-    Parameters
-    ----------
-    claim_id : str
-        Such as ``reflections.spectrum_symmetry``.
-    template : str
-        Markdown with fields: ``{measurement}`` our value, ``{measurement:paper}``, ``{measurement:seeds}``,
-        ``{measurement:interval}``, ``{measurement:accepted}``, ``{measurement:verdict}``,
-        ``{measurement:NAME}`` the control of that name; and ``{verdict}``, ``{scale}``, ``{corpus}`` of the
-        claim.
 
-    Raises
-    ------
-    ValueError
-        If a field names no measurement of the claim.
-    """
-    item = ledger.entry(claim_id)
-    return Quotation(template.format_map(Named(claim_id, {**_of_entry(item), **sources})))
+def moved_sentences(text: str) -> list[str]:
+    """The sentences of a template whose verdicts are others by now, each with what to do."""
+    found = []
+    for sentence in re.split(r"(?<=[.?!])\s+|\n{2,}", text):
+        for cited in _CITED.finditer(sentence):
+            written, item = cited["verdict"] + (cited["scale"] or ""), ledger.entry(cited["claim"])
+            now = f"{item.verdict}, {ledger.SMALLER_SCALE}" if item.smaller_scale else item.verdict
+            if now != written:
+                found.append(
+                    f"{item.claim.id} is {now!r} now, not {written!r}. Write the sentence again: "
+                    f"{sentence.strip()}"
+                )
+    return found
 
 
 def _of_entry(item: ledger.Entry) -> dict[str, Any]:

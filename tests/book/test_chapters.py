@@ -15,10 +15,12 @@ import nbformat
 import pytest
 import yaml
 from docutils import nodes
+from docutils.parsers.rst import DirectiveError
 from sphinx.util import logging
 
 from book import ledger
-from book.view.ledger_cells import evaluate, fill, shows_ledger
+from book.ledger.places import ledger_path
+from book.view.blocks import fill_notebook
 from tests.book.conftest import BOOK
 from tests.book.scripts import load_script
 
@@ -28,9 +30,6 @@ PARTS = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))["parts"]
 NUMBERED = [BOOK / chapter["file"] for part in PARTS if part.get("numbered") for chapter in part["chapters"]]
 HEAD = re.compile(r"\*\*Prerequisites:\*\* (.+?)\.(?: \*\*Time:.*)?")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
-SHOWS_CLAIMS = re.compile(
-    r"\b(claim_line|claims_of|PapersMap|ClaimsList|ClaimsMatrix|claims_table|plot_figures)\("
-)
 # A title that no control changes may not state a result: it has no number and none of these verbs.
 RESULT = re.compile(
     r"\d|\b(is|are|was|were|has|have|had|does|do|did|comes?|meets?|finds?|takes?|costs?|keeps?|draws?|learns?"
@@ -56,8 +55,8 @@ def test_a_chapter_is_stored_as_its_readers_need_it(chapter):
             for cell, title in stuck_titles(chapter, code)
         ),
         *(f"{cell.id}: {name} needs live_step or live_values" for cell, name in coarse_controls(code)),
-        *faults_of_claims(code),
     ] == []
+    fill_notebook(path.read_bytes(), chapter.removesuffix(".ipynb"))  # refused if a verdict has moved
 
 
 # --- head and claims ------------------------------------------------------------------------------------
@@ -80,42 +79,29 @@ def faults_of_head(path: Path, cells: list[Any]) -> Iterator[str]:
             yield f"{address} comes later"
 
 
-def faults_of_claims(code: list[Any]) -> Iterator[str]:
-    """What shows the ledger has both tags and can be shown by itself."""
-    own = [cell for cell in code if shows_ledger(cell)]
-    for cell in code:
-        if cell not in own and SHOWS_CLAIMS.search(cell.source):
-            yield f"{cell.id}: shows the ledger without the tag `ledger`"
-        if cell in own and "nbval-ignore-output" not in cell.metadata.tags:
-            yield f"{cell.id}: nbval would compare what the ledger says"
-    fill(own)
-    for cell in own:
-        if not cell.outputs[0]["data"].keys() - {"text/plain"}:
-            yield f"{cell.id}: shows nothing of the ledger on a page"
-
-
 def test_every_claim_has_its_line_in_the_chapter_that_it_names():
     for claim in ledger.load_claims():
         source = CHAPTERS[f"{claim.chapter}.ipynb"].read_text(encoding="utf-8")
-        assert re.search(rf'claim_line\([\\n" ,]*\\"{claim.id}\\"', source), claim.id
+        assert f"```{{claim}} {claim.id}\\n" in source, claim.id
 
 
-def test_a_cell_that_ends_without_an_expression_is_refused():
-    assert evaluate("x = 1\nx + 1") == 2
-    with pytest.raises(ValueError, match="ends with the expression that it shows"):
-        evaluate("x = 1")
+def test_a_block_on_a_page_shows_the_ledger_and_one_that_names_nothing_is_an_error():
+    noted: list[str] = []
+    settings = SimpleNamespace(env=SimpleNamespace(note_dependency=noted.append, docname="kernel/algebra"))
+    state = SimpleNamespace(document=SimpleNamespace(settings=settings))
 
+    class Block(load_script("ext/claims").LedgerBlock):
+        def parse_text_to_nodes(self, text):
+            return [nodes.raw("", text)]
 
-def test_a_page_is_filled_in_from_the_ledger_and_one_without_claims_stays_as_it_is():
-    environment = SimpleNamespace(note_dependency=[].append, doc2path=lambda name: f"{name}.ipynb")
-    source = 'from book.view import claim_line\n\nclaim_line("kernel.exact")'
-    cell = {"cell_type": "code", "source": source, "execution_count": 1, "outputs": []}
-    for tags in (["ledger"], []):
-        text = [json.dumps({"cells": [{**cell, "metadata": {"tags": tags}}]})]
-        before = list(text)
-        load_script("ext/claims").fill_cells(SimpleNamespace(env=environment), "kernel/algebra", text)
-        assert (text == before) == (not tags)
-        assert (ledger.entry("kernel.exact").verdict in text[0]) == bool(tags)
+    def shown(claim: str) -> list[nodes.Node]:
+        return Block("claim", [claim], {}, [], 1, 0, "", state, SimpleNamespace(reporter=None)).run()
+
+    assert shown("kernel.exact")[0].astext().startswith("<p class='ev-claim' id='kernel.exact'>")
+    assert str(ledger_path()) in noted  # the page is built again when the ledger changes
+    with pytest.raises(DirectiveError) as refused:
+        shown("kernel.nothing")
+    assert "kernel.nothing" in refused.value.msg
 
 
 # --- titles and tables ----------------------------------------------------------------------------------
@@ -331,14 +317,6 @@ def test_what_programs_remember_goes_and_what_authors_wrote_stays():
     assert faults(book) == []
     book.cells[1].execution_count = None
     assert "cell 1 has not been run" in faults(book)
-
-
-def test_what_a_cell_shows_of_the_ledger_is_not_stored():
-    book = stored(display(text__plain="holds"))
-    book.cells[1].metadata["tags"] = ["ledger", "nbval-ignore-output"]
-    assert faults(book)[0] == "cell 1 shows the ledger, and its output is stored"
-    execute.clean(book)
-    assert (book.cells[1].outputs, faults(book)) == ([], [])
 
 
 def test_check_tells_by_name_and_exit_status(tmp_path, capsys):

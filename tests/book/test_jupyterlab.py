@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -13,7 +15,7 @@ from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, Page
 
 from book.ledger.copies import copy_chapters
-from book.view.ledger_cells import evaluate
+from book.view.blocks import fill_notebook
 from embviz.view.pages import MIME
 from tests.book.browser import Watch, tab
 from tests.book.conftest import BOOK
@@ -92,12 +94,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     cells = [nbformat.v4.new_code_cell(source) for source in FIGURES]
     mine = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": KERNEL})
     nbformat.write(mine, folder / "mine.ipynb")
-    twin = {MIME: evaluate(EXPLORER).static_spec(), "text/plain": "<explorer>"}
+    *definitions, explorer = ast.parse(EXPLORER).body
+    names: dict[str, Any] = {}
+    exec(compile(ast.Module(definitions, []), "mine", "exec"), names)
+    twin = {MIME: eval(ast.unparse(explorer), names).static_spec(), "text/plain": "<explorer>"}
     mine.cells[0].outputs = [nbformat.v4.new_output("display_data", data=twin)]
     mine.cells.insert(0, nbformat.v4.new_markdown_cell(SOLUTIONS))
     nbformat.write(mine, book / "chapter.ipynb")
     shutil.copy(BOOK / "references.bib", book)
-    copy_chapters(book, folder)  # as `python -m book lab` does
+    copy_chapters(book, folder, fill_notebook)  # as `python -m book lab` does
     with running_lab(folder, state) as address:
         yield address, folder
 

@@ -2,9 +2,7 @@ import dataclasses
 import math
 
 import pytest
-import vl_convert
 
-from book import ledger
 from book.ledger.claims import Claim, Measurement
 from book.ledger.findings import Finding
 from book.ledger.judging import Entry, Results, conclude, entry_of, judge
@@ -36,7 +34,7 @@ def test_inside_the_range_is_inside_the_band(low, high):
 
 
 def test_a_line_shows_verdict_statement_value_interval_range_control_and_a_link_to_its_row():
-    line = ledger_view.ClaimLine(entry())._repr_html_()
+    line = ledger_view.claim_line(entry(), "../")
     for text in (
         *("id='p.c'", "<b>reproduced</b>", "A title", "0.25 nats (0.2 to 0.3, 3 seeds)"),
         *("accepted 0 to 1", "control (shuffled) 9", "href='../ledger.html#p.c'"),
@@ -92,9 +90,11 @@ def test_a_line_says_that_two_texts_disagree():
 
 
 def test_a_line_counts_the_measurements_that_agree_where_one_does_not():
-    one, both = (ledger_view.ClaimLine(judged("reproduced", of)) for of in ("not reproduced", "reproduced"))
-    assert "1 of 2 measurements agree." in one._repr_html_()
-    assert "agree" not in both._repr_html_()
+    one, both = (
+        ledger_view.claim_line(judged("reproduced", of), "../") for of in ("not reproduced", "reproduced")
+    )
+    assert "1 of 2 measurements agree." in one
+    assert "agree" not in both
 
 
 def test_a_row_says_once_why_and_where_it_was_measured():
@@ -113,13 +113,13 @@ def test_a_row_names_the_run_at_the_papers_own_scale():
     html = ledger_view._details_html(entry_of(claim, found))
     assert "At the paper&#x27;s scale: <code>python -m book run p.c --preset paper</code>." in html
     assert "Measured again by <code>python -m book run p.c --preset laptop</code>" in html
-    assert "(smaller scale)" in ledger_view.ClaimLine(entry_of(claim, found))._repr_html_()
+    assert "(smaller scale)" in ledger_view.claim_line(entry_of(claim, found), "../")
 
 
 def test_a_question_is_asked_by_who_asks_it_and_answered():
     item = judged("not reproduced", question=True)
     assert "The paper asks (Table 1): it is so" in ledger_view._details_html(item)
-    assert "<b>no</b> <i>A title?</i>" in ledger_view.ClaimLine(item)._repr_html_()
+    assert "<b>no</b> <i>A title?</i>" in ledger_view.claim_line(item, "../")
     html = ledger_view._details_html(judged("reproduced", question=True, ours=True))
     assert "We ask (Table 1): it is so" in html
     assert "paper" not in html.partition("Setting:")[0]
@@ -142,18 +142,9 @@ def test_a_row_tells_of_a_revision_and_folds_what_was_measured_before_and_the_li
     assert "<b>Revised</b> 2026-11-02, not reproduced before: It was &lt;unfair&gt;." in html
     fold = html.partition("<details><summary>As first fixed</summary>")[2].partition("</details>")[0]
     assert "<td>the &lt;first&gt;</td><td>0 to 1</td><td>2 (1.9 to 2.1, 5 seeds, paper, at 4b4e)</td>" in fold
-    line = ledger_view.ClaimLine(item)._repr_html_()
+    line = ledger_view.claim_line(item, "../")
     assert "Revised" not in line
     assert "first" not in line
-
-
-def test_the_claims_of_a_chapter_are_a_list_that_leads_to_the_ledger():
-    html = ledger_view.claims_of("tying/exor")._repr_html_()
-    own = [item for item in ledger.entries() if item.claim.chapter == "tying/exor"]
-    assert html.count("<li>") == len(own) > 1
-    assert all(f"href='../ledger.html#{item.claim.id}'" in html for item in own)
-    with pytest.raises(ValueError, match="no claim names the chapter 'tying/nothing'"):
-        ledger_view.claims_of("tying/nothing")
 
 
 def test_a_value_that_the_paper_does_not_print_is_marked_with_its_reason():
@@ -166,7 +157,7 @@ def test_a_value_that_the_paper_does_not_print_is_marked_with_its_reason():
 
 def test_words_of_a_claim_are_drawn_as_text():
     item = entry(label="<script>alert(1)</script>", says="a & b < c, run `x` from $N(0, 1/d)$")
-    for html in (ledger_view._details_html(item), ledger_view.ClaimLine(item)._repr_html_()):
+    for html in (ledger_view._details_html(item), ledger_view.claim_line(item, "../")):
         assert "<script>" not in html
     assert "a &amp; b &lt; c, run <code>x</code> from <i>N(0, 1/d)</i>" in ledger_view._details_html(item)
 
@@ -179,33 +170,15 @@ def test_a_value_that_rounding_would_put_into_the_range_has_more_digits():
 def test_the_matrix_has_a_row_a_paper_and_a_mark_a_claim_that_leads_to_its_line():
     other = dataclasses.replace(entry(), claim=dataclasses.replace(entry().claim, id="q.d", paper="q"))
     items = [entry(), entry(control=0.5), other]
-    html = ledger_view.ClaimsMatrix(items)._repr_html_()
+    html = ledger_view.claims_matrix(items)
     assert html.count("<tr>") == 2
     assert html.count("<a href='#p.c'") == 2
     assert "title='A title: not specific'" in html
-    assert repr(ledger_view.ClaimsMatrix(items)).count("\n") == 1
 
 
 def test_a_row_of_the_list_opens_to_measurements_in_pictures_and_leads_to_the_chapter():
-    html = ledger_view.ClaimsList([entry(says="<script>")])._repr_html_()
+    html = ledger_view.claims_list([entry(says="<script>")])
     assert "<details id='p.c' data-paper='p' data-verdict='reproduced' data-scale='own'>" in html
     assert html.count("<svg") == 1  # of the measurement that is judged
     assert "href='p/chapter.html#p.c'" in html
     assert "<script>" not in html
-
-
-@pytest.mark.parametrize("root", ["", "../"])  # of the ledger's own page, and of a chapter
-def test_the_picture_has_a_row_a_judged_figure_and_leads_to_the_claims_row_as_the_table_does(root):
-    table = ledger_view.picture_table(ledger.table([entry()]), root=root)
-    assert table["row"].tolist() == ["p.c: a measurement"]
-    assert table["link"].tolist() == [f"{root}ledger.html#p.c"]
-    assert table["measured_place"].tolist() == [0.25]
-    assert f"href='{root}ledger.html#p.c'" in ledger_view.ClaimsTable([entry()], root=root)._repr_html_()
-
-
-def test_figures_of_one_label_keep_a_row_each_and_show_the_label_alone():
-    other = dataclasses.replace(entry(), claim=dataclasses.replace(entry().claim, id="p.d"))
-    chart = ledger_view.plot_ledger(ledger.table([entry(), other])).properties(width=600)
-    svg = vl_convert.vegalite_to_svg(chart.to_dict(), vl_version="6.4")
-    assert svg.count(">a measurement</text>") == 2
-    assert ">p.c: " not in svg

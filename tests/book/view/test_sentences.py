@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 
 from book import ledger
-from book.view import quote, say
+from book.view import say
 from book.view.sentences import Amount, amount
 from embviz.view import theme
 from tests.book.view.test_ledger_view import entry
@@ -17,13 +18,13 @@ from tests.book.view.test_ledger_view import entry
 def test_quoted_numbers_come_from_the_ledger(monkeypatch):
     monkeypatch.setattr(ledger, "entry", lambda claim: entry())
     text = "{f} of {f:paper}, {f:interval}, control {f:shuffled}, {f:seeds} seeds, {g}"
-    said = quote("p.c", text)
+    said = say(text, claim="p.c")
     assert said == "0.25 nats of 0.5 nats, 0.20 to 0.30, control 9, 3 seeds, not measured"
-    assert quote("p.c", "{verdict}, {scale}, {corpus}") == "reproduced, quick, mine"
+    assert say("{verdict}, {scale}, {corpus}", claim="p.c") == "reproduced, quick, mine"
     with pytest.raises(ValueError, match=r"p.c has no 'h': choose from f, g"):
-        quote("p.c", "{h}")
+        say("{h}", claim="p.c")
     with pytest.raises(ValueError, match="no 'ppmi'"):
-        quote("p.c", "{f:ppmi}")
+        say("{f:ppmi}", claim="p.c")
 
 
 def test_a_claim_is_a_source_beside_others():
@@ -94,3 +95,45 @@ def test_a_filled_sentence_is_text_wherever_one_is_asked_for():
     chart = theme.captioned(alt.Chart(alt.Data(values=[])).mark_point(), finding=sentence, caption="Made.")
     spec = json.loads(json.dumps(chart.to_dict()))
     assert spec["usermeta"]["embviz"]["title"] == "50% of 1,200 words"
+
+
+# --- sentences that rest on verdicts ------------------------------------------------------------------
+
+SENTENCES = "It is {share} here. The control\ndoes it too [p.c: not specific]. A third."
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    monkeypatch.setattr(ledger, "entry", lambda name: entry(control=0.5))
+
+
+@pytest.mark.usefixtures("judged")
+def test_a_sentence_leads_to_the_row_of_the_claim_that_it_rests_on_and_shows_its_verdict():
+    said = say(SENTENCES, root="", share=0.25)
+    assert said.startswith("It is 0.25 here. The control\ndoes it too <small><a href=")
+    assert 'href="ledger.html#p.c" title="A title"' in said
+    assert said.endswith("not&nbsp;specific</a></small>. A third.")
+    assert "[" not in said
+    assert 'href="../ledger.html#p.c"' in say(SENTENCES, share=0.25)
+
+
+def test_a_sentence_whose_verdict_has_moved_is_refused_by_name(monkeypatch):
+    moved = dataclasses.replace(entry(), verdict=ledger.NOT_REPRODUCED)
+    monkeypatch.setattr(ledger, "entry", lambda name: moved)
+    with pytest.raises(ValueError, match=r"p\.c is 'not reproduced' now, not 'not specific'") as refused:
+        say(SENTENCES, share=0.25)
+    assert "The control\ndoes it too" in str(refused.value)
+    assert "A third" not in str(refused.value)
+
+
+def test_a_number_of_any_claim_is_filled_in_by_its_full_name_and_the_ledger_counts_its_claims():
+    found = ledger.entry("kernel.circulant")
+    value = next(row.finding.value for row in found.rows if row.measurement.name == "score")
+    assert say("{kernel.circulant.score:.3f} of {own}", own=1) == f"{value:.3f} of 1"
+    with pytest.raises(ValueError, match="kernel has no 'square': choose from"):
+        say("{kernel.square.share}")
+    items = ledger.entries()
+    n_open = sum(item.verdict == ledger.NOT_TESTED for item in items)
+    n_revised = sum(bool(item.claim.amended) for item in items)
+    said = say("{ledger.claims} {ledger[not tested]} {ledger.revised}")
+    assert said == f"{len(items)} {n_open} {n_revised}"
