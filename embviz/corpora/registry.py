@@ -88,7 +88,7 @@ class Form:
 
     @property
     def checksum(self) -> str | None:
-        """The best checksum, as "sha256:<hex>"; None: the form is known by its text."""
+        """The best checksum, as "sha256:<hex>"; None where the form is known by its text."""
         return _best((self.sha256, self.sha1, self.md5))
 
 
