@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from book.ledger.cells import missing, table_of
+from book.ledger import load_runs
+from book.ledger.cells import table_of
 from book.resizing import story
 from book.resizing.decoder import Decoder
-from book.resizing.experiments import bases, porting, recovery, several_bases, widths
-from book.resizing.experiments.porting import COMPONENTS, MAPS, MORE_COMPONENTS
+from book.resizing.experiments import bases, porting, recovery, tuned, widths
+from book.resizing.experiments.porting import MAPS
+from book.resizing.recovery_charts import THREE, fine_tunings
 
 GAINS = {"dropped": "dropped", "projected": "as a vector", "dense": "as a matrix"}
 FLOOR = 1e-16  # the order of a sum in float64: where smaller errors are shown
@@ -41,22 +43,18 @@ NAMES = {
 }
 
 
-def model_of(preset: str, architecture: str = bases.LAYER) -> Decoder:
-    """A base model in float64."""
-    return copy.deepcopy(bases.load(bases.base(preset, architecture)).model).double()
+def model_of() -> Decoder:
+    """The base model in float64."""
+    return copy.deepcopy(bases.load(bases.base()).model).double()
 
 
 @functools.cache
-def component_errors(preset: str) -> pd.DataFrame:
+def component_errors() -> pd.DataFrame:
     """The largest relative logit error over draws, m = d: part, map_kind, logit_error (FLOOR at least)."""
     rows = []
     for name, part in NAMES.items():
-        component = {**COMPONENTS, **MORE_COMPONENTS}[name]
-        beside = name in MORE_COMPONENTS and preset != "quick"
-        if beside and missing([porting.ports.cell(component.port(preset))]):
-            continue
         for kind in MAPS:
-            error = max(FLOOR, float(porting.errors(preset, name, kind).max()))
+            error = max(FLOOR, float(porting.errors(name, kind).max()))
             rows.append({"part": part, "map_kind": kind, "logit_error": error})
     return pd.DataFrame(rows)
 
@@ -65,62 +63,52 @@ RANDOM, PRINCIPAL, COORDINATES = "a random map", "principal directions", "coordi
 N_STATES = 1_024  # hidden states of a bundled text, of which principal directions are taken on the page
 
 
-def losses_by_map(preset: str) -> pd.DataFrame:
+def losses_by_map() -> pd.DataFrame:
     """Nats lost right after a port, draws averaged: map, ratio (m / d), base_model, lost."""
     families = {widths.ORTHONORMAL: RANDOM, widths.PCA: PRINCIPAL, widths.COORDINATES: COORDINATES}
-    rows = []
-    for run in widths.language_runs(preset):
-        table = table_of(widths.language.cell(run))
-        for family, name in families.items():
-            for quarters in run.quarters:
-                lost = widths.lost_of(table, family, quarters)
-                own = {"map": name, "ratio": quarters / 4, "base_model": run.base.seed}
-                rows.append({**own, "lost": lost})
-    return pd.DataFrame(rows)
+    ports = load_runs("resizing.language", **{"base.seed": [1, 2, 3]}).query("rule == 'commuting rules'")
+    ports = ports[ports["family"].isin(families) & (ports["m"] < ports["embedding_dim"])]
+    ports = ports.rename(columns={"base.seed": "base_model"})
+    ports = ports.assign(ratio=ports["m"] / ports["embedding_dim"], map=ports["family"].map(families))
+    return ports.groupby(["base_model", "map", "ratio"], as_index=False)["lost"].mean()
 
 
-def states_of(preset: str) -> np.ndarray:
+def states_of() -> np.ndarray:
     """Hidden states (n, D) of a base model on a bundled text, centered and over their lengths, float64."""
-    base = dataclasses.replace(bases.load(bases.base(preset)), model=model_of(preset))  # float64 throughout
+    base = dataclasses.replace(bases.load(bases.base()), model=model_of())  # float64 throughout
     states = bases.calibration(base, N_STATES, streams=story.streams_for(base))
     states = states - states.mean(axis=1, keepdims=True)  # as LayerNorm sees them
     unit: np.ndarray = states / np.linalg.norm(states, axis=1, keepdims=True)
     return unit
 
 
-def gain_losses(preset: str) -> pd.DataFrame:
+def gain_losses() -> pd.DataFrame:
     """Nats lost, draws averaged: where (width, and before or after fine-tuning), rule, base_model, lost."""
     places = {"m = d": 4, "m = d / 2": 2}
     rows = []
     for rule in GAINS:
-        for run, tuned in zip(
-            several_bases.gain_runs(preset, rule), several_bases.gain_tuned(preset, rule), strict=True
-        ):
-            original = float(table_of(several_bases.tuned.cell(tuned))["original"].iloc[0])
+        for run, after in zip(porting.gain_runs(rule), tuned.gain_tuned(rule), strict=True):
+            original = float(table_of(tuned.tuned.cell(after))["original"].iloc[0])
             lost = {where: porting.losses(run, n).mean() - original for where, n in places.items()}
-            lost["m = d / 2, fine-tuned"] = several_bases.lost([tuned])[0]
+            lost["m = d / 2, fine-tuned"] = tuned.lost([after])[0]
             own = {"rule": GAINS[rule], "base_model": run.base.seed}
             rows += [{"where": where, **own, "lost": value} for where, value in lost.items()]
     return pd.DataFrame(rows)
 
 
-def head_losses(preset: str) -> pd.DataFrame:
+def head_losses() -> pd.DataFrame:
     """Nats lost: where (width, and before or after fine-tuning), rule, base_model, lost."""
-    rows = []
-    for share, ratio in {"d / 2": 0.5, "3 d / 4": 0.75}.items():
-        kept = recovery.curves(several_bases.ours(preset, ratio), stored=False).groupby("seed")["lost"]
-        plain, scratch = (
-            several_bases.their(preset, ratio, treatment=several_bases.PLAIN, scratch=scratch)
-            for scratch in (False, True)
-        )
-        for moment, end in (("", False), (", fine-tuned", True)):
-            ends = (kept.last() if end else kept.first()).to_numpy()
-            losses = {"heads kept": ends, "plain": several_bases.lost(plain, end=end)}
-            losses["plain, not trained before"] = several_bases.lost(scratch, end=end)
-            for rule, lost in losses.items():
-                own = {"where": f"m = {share}{moment}", "rule": rule}
-                rows += [{**own, "base_model": n, "lost": one} for n, one in enumerate(lost, start=1)]
-    return pd.DataFrame(rows)
+    plain = load_runs("resizing.tuned", attention="plain", as_drawn=False)
+    plain["lost"] = plain["log_perplexity"] - plain["original"]
+    plain["rule"] = np.where(plain["scratch"], "plain, not trained before", "plain")
+    kept = fine_tunings(n_steps=400, ratios=["(0.5,)", "(0.75,)"], treatment=recovery.PROJECTION, **THREE)
+    kept = kept[kept["seed"] == kept["base.seed"]].assign(rule="heads kept")
+    both = pd.concat([kept, plain], ignore_index=True).query("step in (0, 400)")
+    both["where"] = both["ratio"].map({0.5: "m = d / 2", 0.75: "m = 3 d / 4"})
+    both["where"] += np.where(both["step"] == 400, ", fine-tuned", "")
+    both = both.rename(columns={"base.seed": "base_model"}).sort_values(["ratio", "step"], kind="stable")
+    both["base_model"] = both["base_model"].fillna(both["seed"])
+    return both[["where", "rule", "base_model", "lost"]]
 
 
 # --- features -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import functools
 
 import pandas as pd
 
-from book.ledger.cells import table_of
+from book.ledger import load_runs
 from book.resizing import story
 from book.resizing.experiments import bases, geometry
 from book.resizing.experiments.geometry import Vectors
@@ -25,13 +25,13 @@ NAMES = {
 
 
 @functools.cache
-def model_vectors(preset: str) -> Vectors:
-    """Embeddings of a preset's base model, and hidden states on the bundled text; loaded once."""
-    run = bases.base(preset)
+def model_vectors() -> Vectors:
+    """Embeddings of the base model, and hidden states on the bundled text; loaded once."""
+    run = bases.base()
     return geometry.vectors(run, streams=story.streams_for(bases.load(run)))
 
 
-def worst_pairs(preset: str) -> pd.DataFrame:
+def worst_pairs() -> pd.DataFrame:
     """The worst pair of token embeddings at each width: the value that 95% of the draws stay below.
 
     Returns
@@ -40,9 +40,8 @@ def worst_pairs(preset: str) -> pd.DataFrame:
         family (as shown), new_width, worst_change. Widths at which a family turns the space and drops nothing
         are left out: every distance is kept there.
     """
-    run = geometry.lemma_run(preset)
-    table = table_of(geometry.lemma.cell(run))
+    table = load_runs("resizing.lemma")
     own = table[(table["quantity"] == "worst") & (table["value"] > projections.ROUNDING)]
-    groups = own.groupby(["family", "m"], sort=False)["value"].quantile(1 - run.delta)
+    groups = own.groupby(["family", "m"], sort=False)["value"].quantile(1 - geometry.DELTA)
     found = groups.rename("worst_change").reset_index().rename(columns={"m": "new_width"})
     return found.assign(family=found["family"].map(NAMES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -10,10 +9,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from book.ledger.cells import table_of
+from book.ledger import load_runs
 from book.resizing import story
 from book.resizing.decoder import Decoder
-from book.resizing.experiments import bases, quantized
 from book.resizing.experiments.quantized import FLOAT, NONE, PERMUTATION, ROTATION, Treatment
 
 TREATED: Mapping[Treatment, str] = {
@@ -27,27 +25,19 @@ PERS: Mapping[str, str] = {"tensor": "a scale a matrix", "channel": "a scale a r
 # --- the whole model ------------------------------------------------------------------------------------
 
 
-@functools.cache
-def costs(preset: str) -> pd.DataFrame:
+def _stored() -> pd.DataFrame:
+    """Runs of one base model: basis (a value of TREATED), seed (of the rotation), and their tables."""
+    table = load_runs("resizing.quantized", **{"base.seed": 0})
+    return table.assign(basis=table["treatment"].map(TREATED))
+
+
+def costs() -> pd.DataFrame:
     """Log perplexity after rounding less before: basis, seed, per, bits, rounding_cost (nats a token)."""
-    rows = []
-    for kind, name in TREATED.items():
-        for run in quantized.runs(preset, kind):
-            table = table_of(quantized.quantized.cell(run))
-            losses = table[table["quantity"] == "log_perplexity"]
-            exact = float(losses.loc[losses["bits"] == FLOAT, "value"].iloc[0])
-            for row in losses[losses["bits"] != FLOAT].itertuples():
-                cost = float(row.value) - exact  # type: ignore[arg-type]
-                rows.append(
-                    {
-                        "basis": name,
-                        "seed": run.seed,
-                        "per": PERS[str(row.per)],
-                        "bits": row.bits,
-                        "rounding_cost": cost,
-                    }
-                )
-    return pd.DataFrame(rows)
+    table = _stored().query("quantity == 'log_perplexity'").set_index(["basis", "seed"])
+    exact = table.loc[table["bits"] == FLOAT, "value"]
+    rounded = table[table["bits"] != FLOAT].assign(rounding_cost=lambda rows: rows["value"] - exact)
+    rounded["per"] = rounded["per"].map(PERS)
+    return rounded.reset_index()[["basis", "seed", "per", "bits", "rounding_cost"]]
 
 
 # --- kurtosis -------------------------------------------------------------------------------------------
@@ -56,32 +46,21 @@ WEIGHTS, STATES = KINDS = ("weights", "hidden states")
 MEASURED, AFTER, EXPECT = POINTS = ("as trained", "rotated", "expected of a rotation")
 
 
-@functools.cache
-def kurtoses(preset: str) -> pd.DataFrame:
+def kurtoses() -> pd.DataFrame:
     """Excess kurtosis of matrices and hidden states: kind, name, series (one of POINTS), seed, value."""
-    rows = []
     names = {
-        WEIGHTS: ("excess_kurtosis", "expected_kurtosis"),
-        STATES: ("hidden_kurtosis", "hidden_expected"),
+        ("excess_kurtosis", NONE): (WEIGHTS, MEASURED),
+        ("excess_kurtosis", ROTATION): (WEIGHTS, AFTER),
+        ("expected_kurtosis", NONE): (WEIGHTS, EXPECT),
+        ("hidden_kurtosis", NONE): (STATES, MEASURED),
+        ("hidden_kurtosis", ROTATION): (STATES, AFTER),
+        ("hidden_expected", NONE): (STATES, EXPECT),
     }
-    for treatment, point in ((NONE, MEASURED), (ROTATION, AFTER)):
-        for run in quantized.runs(preset, treatment):
-            table = table_of(quantized.quantized.cell(run))
-            for kind, (found, expected) in names.items():
-                wanted = ((found, point),) if treatment == ROTATION else ((found, point), (expected, EXPECT))
-                for quantity, label in wanted:
-                    own = table[table["quantity"] == quantity]
-                    rows += [
-                        {
-                            "kind": kind,
-                            "name": _name(str(row.part)),
-                            "series": label,
-                            "seed": run.seed,
-                            "excess_kurtosis": float(row.value),  # type: ignore[arg-type]
-                        }
-                        for row in own.itertuples()
-                    ]
-    return pd.DataFrame(rows)
+    table = _stored().set_index(["quantity", "treatment"])
+    parts = [table.loc[[key]].assign(kind=kind, series=series) for key, (kind, series) in names.items()]
+    found = pd.concat(parts, ignore_index=True).rename(columns={"value": "excess_kurtosis"})
+    found["name"] = found["part"].map(_name)
+    return found[["kind", "name", "series", "seed", "excess_kurtosis"]]
 
 
 def _name(part: str) -> str:

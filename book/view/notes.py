@@ -1,17 +1,10 @@
-"""What captions say of stored runs: which preset a page shows, which model and text they are of."""
+"""What captions say of stored runs: which model and text they are of."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from book.ledger.studies import find_study
-
 CORPORA = {"embedded": "Bundled documentation", "tinystories_5mb": "TinyStories"}
-
-
-def shown_preset(claim: str) -> str:
-    """The largest preset of a claim that is stored; else the quick one, computed where it is asked for."""
-    return find_study(claim).largest_stored() or "quick"
 
 
 def note_of(run: Any) -> str:

@@ -32,7 +32,6 @@ from book.ledger import cells
 from book.ledger.cells import Cell, table_of
 from book.reflections.experiments import language, spectrum
 from book.reflections.experiments import vectors as reflections
-from book.resizing.experiments import recovery
 from book.tying.experiments import natural_words, parity
 
 FILE = Path(__file__).with_name("quick.json")
@@ -92,7 +91,7 @@ def small_cells() -> dict[str, Cell]:
 def beside(small: dict[str, Any]) -> list[Cell]:
     """Cells of experiments whose studies have none at the quick preset, on the configurations of others."""
     of_words = vectors.FrontVectors("embedded", False, n_words=200, embedding_dim=8, n_epochs=1, n_negative=5)
-    run, base = small["geometry.grokking"], small["resizing.bases"]
+    run = small["geometry.grokking"]
     return [
         vectors.word_vectors.cell(of_words),
         training.pairs.cell(of_words),
@@ -102,7 +101,6 @@ def beside(small: dict[str, Any]) -> list[Cell]:
         trajectory_drawings.codes_of_tensor.cell(small["geometry.trajectory_drawings"]),
         spectrum.corpus_count.cell(spectrum.CorpusCount("embedded", 100)),
         reflections.factorized_pmi.cell(reflections.FactorizedPMI("embedded", 2, 50, False, 16, False)),
-        recovery.other_bases.cell(recovery.OtherBase(base, (0.5,), n_steps=12)),
         parity.even_search.cell(small["tying.even_runs"]),
         natural_words.natural_baselines.cell(small["tying.natural_text"]),
     ]

@@ -8,15 +8,17 @@ from book.resizing.experiments import (
     growing,
     porting,
     quantized,
-    several_bases,
+    recovery,
     throughput,
+    tuned,
     widths,
 )
 
 STUDIES: dict[str, Study] = {
     **geometry.STUDIES,
     **porting.STUDIES,
-    **several_bases.STUDIES,
+    **recovery.STUDIES,
+    **tuned.STUDIES,
     **throughput.STUDIES,
     **growing.STUDIES,
     **quantized.STUDIES,

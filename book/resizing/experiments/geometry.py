@@ -19,22 +19,21 @@ import torch
 
 from book.language import Streams, TextConfig, draw_batch, load_streams
 from book.ledger import findings
-from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.cells import Cell, Experiment, experiment, table_of
 from book.ledger.findings import Finding
 from book.ledger.studies import Part, Study
 from book.resizing import angles
 from book.resizing.experiments import bases
 from book.resizing.experiments.bases import BaseRun
-from book.resizing.lemma import bound, constant, distortions, smallest_width
+from book.resizing.lemma import bound, distortions, smallest_width
 from embviz import projections
 from embviz.metrics import kurtosis
 from embviz.projections import FAMILIES, Projection, draw
 
-EPS, OTHER_EPS, DELTA, C = 0.5, 0.9, 0.05, 8.0
+EPS, DELTA, C = 0.5, 0.05, 8.0
 EMBEDDINGS, HIDDEN = "embeddings", "hidden states"
 COORDINATES, PCA, EXPECTED = "coordinates", "pca", "expected"
 SHARES = (1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 3 / 2, 2, 3, 4)  # m / d
-Draws = Mapping[str, int]  # by preset
 
 
 # --- vectors ----------------------------------------------------------------------------------------
@@ -165,7 +164,6 @@ def _drawn(family: str, m: int, dim: int, seed: list[int]) -> Projection:
 def _lemma_findings(preset: str) -> dict[str, Finding]:
     run = lemma_run(preset)
     table = table_of(lemma.cell(run))
-    dim, n_vectors = run.base.shape.embedding_dim, run.base.shape.n_symbols
     corpus = run.base.text.corpus
     at_bound = table[table["quantity"] == "at bound"]
     found = {}
@@ -178,8 +176,7 @@ def _lemma_findings(preset: str) -> dict[str, Finding]:
         found[key] = findings.share(
             int(lost["gaussian"].sum()), run.n_draws, repeats=bases.DRAWS, controls=null, corpus=corpus
         )
-    width = bound(EPS, n_vectors, run.delta, run.C) / dim
-    return found | {"width": findings.exact(width, corpus=corpus)}
+    return found
 
 
 # --- families ---------------------------------------------------------------------------------------
@@ -386,6 +383,18 @@ def slopes(table: pd.DataFrame, dim: int) -> dict[tuple[str, str], np.ndarray]:
     return {key: np.array(values) for key, values in found.items()}
 
 
+def _curves_findings(preset: str) -> dict[str, Finding]:
+    found = {}
+    dim = bases.base(preset).shape.embedding_dim
+    of = [slopes(table_of(geometry_curves.cell(run)), dim) for run in curves_runs(preset)]
+    for name, kind in (("embeddings", EMBEDDINGS), ("hidden", HIDDEN)):
+        null = {PCA: float(np.mean([one[kind, PCA] for one in of]))}
+        found[f"slope_{name}_bases"] = bases.over_bases(
+            [one[kind, "gaussian"] for one in of], preset, controls=null
+        )
+    return found
+
+
 # --- out of support ---------------------------------------------------------------------------------
 
 
@@ -450,6 +459,45 @@ def ratios(table: pd.DataFrame, quantity: str, family: str) -> np.ndarray:
     """Values outside and inside, (n_draws, 2)."""
     own = table[(table["quantity"] == quantity) & (table["family"] == family)]
     return own.pivot(index="draw", columns="vectors", values="value")[["outside", "inside"]].to_numpy()
+
+
+def _support_findings(preset: str) -> dict[str, Finding]:
+    def outside_inside(family: str) -> list[float]:
+        tables = [table_of(support.cell(run)) for run in support_runs(preset)]
+        pairs = [ratios(table, "mean square", family).mean(axis=0) for table in tables]
+        return [math.sqrt(outside / inside) for outside, inside in pairs]
+
+    runs = sizes_runs(preset)
+    tables, sizes = [table_of(support_sizes.cell(run)) for run in runs], runs[0].sizes
+    null = {"gaussian": float(np.mean(outside_inside("gaussian")))}
+    smaller = sizes[1] if len(sizes) > 2 else sizes[0]
+    return {
+        "ratio_seen": bases.over_bases(outside_inside(PCA), preset, controls=null),
+        "larger": _outside(tables, ("own", sizes[-1]), ("own", smaller), preset),
+    }
+
+
+def _outside(
+    tables: Sequence[pd.DataFrame], one: tuple[str, int], other: tuple[str, int], preset: str
+) -> Finding:
+    """Distortion on the other text by one calibration set, over another's; sets by kind and size."""
+    of = {
+        family: [math.sqrt(_square(table, family, *one) / _square(table, family, *other)) for table in tables]
+        for family in (PCA, "gaussian")
+    }
+    null = {"gaussian": float(np.mean(of["gaussian"]))}
+    return bases.over_bases(of[PCA], preset, controls=null, within=(0.0, math.inf))
+
+
+def _square(table: pd.DataFrame, family: str, which: str, size: int) -> float:
+    own = table[(table["vectors"] == "outside") & (table["family"] == family)]
+    return float(own.loc[(own["set"] == which) & (own["size"] == size), "value"].mean())
+
+
+def _representative(preset: str) -> dict[str, Finding]:
+    runs = sizes_runs(preset, unseen=True)
+    tables, size = [table_of(support_sizes.cell(run)) for run in runs], runs[0].sizes[-2]
+    return {"representative_fresh": _outside(tables, ("mixed", size), ("own", size), preset)}
 
 
 # --- a larger calibration set -------------------------------------------------------------------------
@@ -593,6 +641,19 @@ def worst_pair(x: np.ndarray, image: np.ndarray, block: int = 1_000) -> float:
     return worst
 
 
+def _many_findings(preset: str) -> dict[str, Finding]:
+    table = pd.concat([table_of(many_vectors.cell(run)) for run in many_runs(preset)])
+    missed = {family: own["value"] > EPS for family, own in table.groupby("family")}
+    share = findings.share(
+        int(missed["gaussian"].sum()),
+        len(missed["gaussian"]),
+        repeats="draws of a map on three models",
+        controls={COORDINATES: float(missed[COORDINATES].mean())},
+        corpus=bases.base(preset).text.corpus,
+    )
+    return {"failures_many": share}
+
+
 # --- the appendix's counts --------------------------------------------------------------------------
 
 
@@ -658,194 +719,68 @@ def measures_run(preset: str) -> MeasuresRun:
     return MeasuresRun(64, 32, 16, n_draws=5) if preset == "quick" else MeasuresRun()
 
 
-def curves_run(preset: str) -> CurvesRun:
-    """Curves on a preset's base model."""
-    base = bases.base(preset)
-    return CurvesRun(base, n_draws=5) if preset == "quick" else CurvesRun(base)
+def curves_runs(preset: str) -> list[CurvesRun]:
+    """Angles against the width, a run a base model."""
+    n_draws = 5 if preset == "quick" else CurvesRun.n_draws
+    return [CurvesRun(base, n_draws) for base in bases.fresh(preset)]
 
 
-def support_run(preset: str) -> SupportRun:
-    """A base model on a text of another kind: Wikipedia; for `quick` the text of its training, backwards."""
-    base = bases.base(preset)
-    if preset == "quick":
-        return SupportRun(base, base.text, backwards=True, n_vectors=64, n_draws=5)
-    return SupportRun(base, TextConfig("enwiki2018_raw", n_documents=400, n_held_out=1))
+def other_text(preset: str) -> tuple[TextConfig, bool]:
+    """Wikipedia; for `quick` the text of the training, which is read backwards."""
+    quick = preset == "quick"
+    text = bases.base(preset).text if quick else TextConfig("enwiki2018_raw", n_documents=400, n_held_out=1)
+    return text, quick
+
+
+def support_runs(preset: str) -> list[SupportRun]:
+    """Base models on a text of another kind."""
+    few = {"n_vectors": 64, "n_draws": 5} if preset == "quick" else {}
+    return [SupportRun(base, *other_text(preset), **few) for base in bases.fresh(preset)]
 
 
 def sizes_runs(preset: str, *, unseen: bool = False) -> list[SizesRun]:
     """Calibration sets of several sizes on fresh base models, or on those that later ranges are judged on."""
-    runs = []
-    for base in bases.unseen(preset) if unseen else bases.fresh(preset):
-        if preset == "quick":
-            own = SizesRun(base, base.text, True, (64, 256), n_vectors=64, n_directions=8, n_draws=2)
-        else:
-            own = SizesRun(base, support_run(preset).text)
-        runs.append(own)
-    return runs
+    few = {"sizes": (64, 256), "n_vectors": 64, "n_directions": 8, "n_draws": 2} if preset == "quick" else {}
+    of = bases.unseen(preset) if unseen else bases.fresh(preset)
+    return [SizesRun(base, *other_text(preset), **few) for base in of]  # type: ignore[arg-type]
 
 
 def many_runs(preset: str) -> list[ManyRun]:
-    """Ten thousand vectors of each fresh base model, and a hundred thousand of the first."""
+    """Ten thousand vectors of each fresh base model."""
     if preset == "quick":
         return [ManyRun(base, 300, 4) for base in bases.fresh(preset)]
     return [ManyRun(base) for base in bases.fresh(preset)]
 
 
-def most_runs(preset: str) -> list[ManyRun]:
-    """A hundred thousand vectors of each fresh base model, in few draws."""
-    if preset == "quick":
-        return [ManyRun(base, 600, 2) for base in bases.fresh(preset)]
-    return [ManyRun(base, 100_000, 4) for base in bases.fresh(preset)]
-
-
-# --- over several base models ---------------------------------------------------------------------------
-
-
-def curve_runs(preset: str) -> list[CurvesRun]:
-    """Angles against the width, one run per base model."""
-    first = curves_run(preset)
-    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset)]
-
-
-def _curve_cells(preset: str) -> list[Cell]:
-    runs = curve_runs(preset)
-    return bases.with_bases([run.base for run in runs], [geometry_curves.cell(run) for run in runs])
-
-
-def _curve_figures(preset: str) -> dict[str, Finding]:
-    found = {}
-    dim = bases.base(preset).shape.embedding_dim
-    of = [slopes(table_of(geometry_curves.cell(run)), dim) for run in curve_runs(preset)]
-    for name, vectors in (("embeddings", EMBEDDINGS), ("hidden", HIDDEN)):
-        null = {PCA: float(np.mean([one[vectors, PCA] for one in of]))}
-        found[f"slope_{name}_bases"] = bases.over_bases(
-            [one[vectors, "gaussian"] for one in of], preset, controls=null
-        )
-    return found
-
-
-def _many_cells(preset: str) -> list[Cell]:
-    runs = many_runs(preset)
-    most = most_runs(preset) if preset == "paper" else []
-    own = [many_vectors.cell(run) for run in [*runs, *most]]
-    return bases.with_bases([run.base for run in runs], own)
-
-
-def _many_figures(preset: str) -> dict[str, Finding]:
-    tables = [table_of(many_vectors.cell(run)) for run in many_runs(preset)]
-    table, corpus = pd.concat(tables), bases.base(preset).text.corpus
-    missed = {family: own["value"] > EPS for family, own in table.groupby("family")}
-    draws = "draws of a map on three models"
-    share = findings.share(
-        int(missed["gaussian"].sum()),
-        len(missed["gaussian"]),
-        repeats=draws,
-        controls={COORDINATES: float(missed[COORDINATES].mean())},
-        corpus=corpus,
-    )
-    return {"failures_many": share}
-
-
-def _support_cells(preset: str) -> list[Cell]:
-    runs = sizes_runs(preset)
-    own = [support.cell(run) for run in support_runs(preset)]
-    sizes = [support_sizes.cell(run) for run in runs]
-    return bases.with_bases([run.base for run in runs], [*own, *sizes])
-
-
-def support_runs(preset: str) -> list[SupportRun]:
-    """The first claim's comparison of two texts, one run per base model."""
-    first = support_run(preset)
-    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset)]
-
-
-def _support_figures(preset: str) -> dict[str, Finding]:
-    def outside_inside(family: str) -> list[float]:
-        tables = [table_of(support.cell(run)) for run in support_runs(preset)]
-        pairs = [ratios(table, "mean square", family).mean(axis=0) for table in tables]
-        return [math.sqrt(outside / inside) for outside, inside in pairs]
-
-    tables = [table_of(support_sizes.cell(run)) for run in sizes_runs(preset)]
-    sizes = sizes_runs(preset)[0].sizes
-    found = {
-        "ratio_seen": bases.over_bases(
-            outside_inside(PCA),
-            preset,
-            controls={"gaussian": float(np.mean(outside_inside("gaussian")))},
-        )
-    }
-    smaller = sizes[1] if len(sizes) > 2 else sizes[0]
-    found["larger"] = _outside(tables, ("own", sizes[-1]), ("own", smaller), preset)
-    directions = [
-        math.sqrt(
-            _square(table, "steering", PCA, "own", sizes[-1])
-            / _square(table, "steering", "gaussian", "own", sizes[-1])
-        )
-        for table in tables
-    ]
-    return found | {"steering": bases.over_bases(directions, preset)}
-
-
-def _outside(
-    tables: Sequence[pd.DataFrame], one: tuple[str, int], other: tuple[str, int], preset: str
-) -> Finding:
-    """Distortion on the other text by one calibration set, over another's; sets by kind and size."""
-    of = {
-        family: [
-            math.sqrt(_square(table, "outside", family, *one) / _square(table, "outside", family, *other))
-            for table in tables
-        ]
-        for family in (PCA, "gaussian")
-    }
-    null = {"gaussian": float(np.mean(of["gaussian"]))}
-    return bases.over_bases(of[PCA], preset, controls=null, within=(0.0, math.inf))
-
-
-def _unseen_cells(preset: str) -> list[Cell]:
-    runs = sizes_runs(preset, unseen=True)
-    return bases.with_bases([run.base for run in runs], [support_sizes.cell(run) for run in runs])
-
-
-def _representative(preset: str) -> dict[str, Finding]:
-    runs = sizes_runs(preset, unseen=True)
-    tables, size = [table_of(support_sizes.cell(run)) for run in runs], runs[0].sizes[-2]
-    return {"representative_fresh": _outside(tables, ("mixed", size), ("own", size), preset)}
-
-
-def _square(table: pd.DataFrame, vectors: str, family: str, which: str, size: int) -> float:
-    own = table[(table["vectors"] == vectors) & (table["family"] == family)]
-    return float(own.loc[(own["set"] == which) & (own["size"] == size), "value"].mean())
-
-
-def _study(
-    cell_of: Callable[[str], Cell], measure: Callable[[str], Mapping[str, Finding]], *, model: bool = True
-) -> Study:
-    """A claim that one cell decides, after the base model's."""
+def _cells(*runs_of: tuple[Experiment, Callable[[str], Sequence[Any]]]) -> Callable[[str], list[Cell]]:
+    """Cells of experiments on runs of a preset, after the base models that they read while one is missing."""
 
     def cells(preset: str) -> list[Cell]:
-        own = cell_of(preset)
-        return [*bases.base_cells(bases.base(preset)), own] if model else [own]
+        pairs = [(of, run) for of, runs in runs_of for run in runs(preset)]
+        return bases.with_bases([run.base for _, run in pairs], [of.cell(run) for of, run in pairs])
 
-    return Study(cells, measure)
+    return cells
+
+
+def _one_model(of: Experiment, run: Callable[[str], Any]) -> Callable[[str], list[Cell]]:
+    return lambda preset: [*bases.base_cells(bases.base(preset)), of.cell(run(preset))]
 
 
 STUDIES: dict[str, Study] = {
-    "resizing.jl_bound": dataclasses.replace(
-        _study(lambda preset: lemma.cell(lemma_run(preset)), _lemma_findings),
-        parts=(Part(_many_cells, _many_figures),),
+    "resizing.jl_bound": Study(
+        _one_model(lemma, lemma_run),
+        _lemma_findings,
+        parts=(Part(_cells((many_vectors, many_runs)), _many_findings),),
     ),
-    "resizing.maps": _study(lambda preset: maps.cell(maps_run(preset)), _maps_findings),
-    "resizing.metrics": _study(
-        lambda preset: measures.cell(measures_run(preset)), _measures_findings, model=False
-    ),
-    "resizing.geometry_curves": Study(
-        _curve_cells, _curve_figures, beside=lambda preset: [geometry_curves.cell(curves_run(preset))]
-    ),
+    "resizing.maps": Study(_one_model(maps, maps_run), _maps_findings),
+    "resizing.metrics": Study(lambda preset: [measures.cell(measures_run(preset))], _measures_findings),
+    "resizing.geometry_curves": Study(_cells((geometry_curves, curves_runs)), _curves_findings),
     "resizing.out_of_support": Study(
-        _support_cells,
-        _support_figures,
-        parts=(Part(_unseen_cells, _representative),),
-        beside=lambda preset: [support.cell(support_run(preset))],
+        _cells((support, support_runs), (support_sizes, sizes_runs)),
+        _support_findings,
+        parts=(
+            Part(_cells((support_sizes, lambda preset: sizes_runs(preset, unseen=True))), _representative),
+        ),
     ),
-    "resizing.capacity": _study(lambda preset: capacity.cell(CountsRun()), _capacity_findings, model=False),
+    "resizing.capacity": Study(lambda preset: [capacity.cell(CountsRun())], _capacity_findings),
 }

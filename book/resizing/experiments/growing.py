@@ -23,7 +23,7 @@ from book.language import Streams, draw_batch, load_streams, train_language_mode
 from book.ledger import findings
 from book.ledger.cells import Cell, experiment, table_of, training_run
 from book.ledger.findings import Finding
-from book.ledger.studies import Study
+from book.ledger.studies import Part, Study
 from book.resizing import rules
 from book.resizing.decoder import Decoder, DecoderConfig
 from book.resizing.experiments import bases
@@ -223,17 +223,16 @@ def narrow_base(preset: str, seed: int = 0) -> BaseRun:
     return dataclasses.replace(run, shape=shape, training=training)
 
 
-def runs(preset: str, how: How) -> list[GrowRun]:
+def runs(preset: str = bases.SHOWN, how: How = ORTHOGONAL) -> list[GrowRun]:
     """One way to the wide model, one run per seed."""
     width = bases.base(preset).shape.embedding_dim
     n_scores = {"quick": 6}.get(preset, 20)
     return [GrowRun(narrow_base(preset, seed), how, width, n_scores) for seed in range(N_SEEDS[preset])]
 
 
-def _cells(preset: str, *hows: How) -> list[Cell]:
+def _cells_of(*ways: list[GrowRun]) -> list[Cell]:
     """Seed by seed, so that a sweep that stops leaves whole seeds."""
-    each = zip(*(runs(preset, how) for how in hows), strict=True)
-    return [growing.cell(run) for of_seed in each for run in of_seed]
+    return [growing.cell(run) for of_seed in zip(*ways, strict=True) for run in of_seed]
 
 
 def fresh_runs(preset: str, how: How) -> list[GrowRun]:
@@ -276,7 +275,6 @@ class Saving:
 
     steps: float  # share of steps at the new width, 0 where the grown one never gets as far
     products: float  # share of multiplications, those of the narrow model counted
-    ahead: float  # nats at the end
 
 
 def saving(grown_table: pd.DataFrame, scratch_table: pd.DataFrame, run: GrowRun) -> Saving:
@@ -289,16 +287,7 @@ def saving(grown_table: pd.DataFrame, scratch_table: pd.DataFrame, run: GrowRun)
     taken = min(steps_to(own, float(other.iloc[-1])), n_steps)
     a_step = {width: float(curve(grown_table, width, "products").iloc[0]) for width in (narrow, run.width)}
     spent = n_steps * a_step[narrow] + taken * a_step[run.width]
-    return Saving(
-        1 - taken / n_steps, 1 - spent / (n_steps * a_step[run.width]), float(other.iloc[-1] - own.iloc[-1])
-    )
-
-
-def savings(preset: str, how: How = ORTHOGONAL, *, fresh: bool = False) -> list[Saving]:
-    """Of each seed."""
-    seeds_of = fresh_runs if fresh else runs
-    pairs = zip(seeds_of(preset, how), seeds_of(preset, SCRATCH), strict=True)
-    return [saving(table_of(growing.cell(run)), table_of(growing.cell(other)), run) for run, other in pairs]
+    return Saving(1 - taken / n_steps, 1 - spent / (n_steps * a_step[run.width]))
 
 
 def errors(preset: str, how: str) -> np.ndarray:
@@ -307,30 +296,39 @@ def errors(preset: str, how: str) -> np.ndarray:
     return np.array([curve(table, run.width, f"logit_error_{how}").iloc[0] for run, table in tables])
 
 
-def _fresh_cells(preset: str) -> list[Cell]:
-    pairs = zip(*(fresh_runs(preset, how) for how in (ORTHOGONAL, SCRATCH)), strict=True)
-    return [growing.cell(run) for pair in pairs for run in pair]
-
-
 def _findings(preset: str) -> dict[str, Finding]:
-    of_seeds = functools.partial(findings.over_seeds, corpus=bases.base(preset).text.corpus)
+    corpus = bases.base(preset).text.corpus
+    of_seeds = functools.partial(findings.over_seeds, corpus=corpus)
     controls = {GAUSSIAN: float(errors(preset, GAUSSIAN).mean())}
-    found = {
+    return {
         how: of_seeds(errors(preset, how), controls=controls, within=(0.0, math.inf))
         for how in (ZEROS, ORTHOGONAL)
     }
-    own, most = savings(preset, fresh=True), (-math.inf, 1.0)
-    return found | {
-        "saved_fresh": of_seeds([saving.steps for saving in own], within=most),
-        "saved_flops_fresh": of_seeds([saving.products for saving in own], within=most),
+
+
+def _saved(preset: str) -> dict[str, Finding]:
+    """On seeds that no range was fixed on."""
+    pairs = zip(*(fresh_runs(preset, how) for how in (ORTHOGONAL, SCRATCH)), strict=True)
+    own = [saving(table_of(growing.cell(a)), table_of(growing.cell(b)), a) for a, b in pairs]
+    of_seeds = functools.partial(
+        findings.over_seeds, corpus=bases.base(preset).text.corpus, within=(-math.inf, 1.0)
+    )
+    return {
+        "saved_fresh": of_seeds([one.steps for one in own]),
+        "saved_flops_fresh": of_seeds([one.products for one in own]),
     }
 
 
 STUDIES: dict[str, Study] = {
     "resizing.grow": Study(
-        lambda preset: [*_cells(preset, ORTHOGONAL, SCRATCH), *_fresh_cells(preset)],
+        lambda preset: _cells_of(runs(preset, ORTHOGONAL), runs(preset, SCRATCH)),
         _findings,
         "the paper's setting needs 200,000 stories of TinyStories and a GPU",
-        beside=lambda preset: _cells(preset, ZEROS, FRESH),
+        beside=lambda preset: _cells_of(runs(preset, ZEROS), runs(preset, FRESH)),
+        parts=(
+            Part(
+                lambda preset: _cells_of(fresh_runs(preset, ORTHOGONAL), fresh_runs(preset, SCRATCH)), _saved
+            ),
+        ),
     ),
 }

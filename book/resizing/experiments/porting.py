@@ -19,7 +19,7 @@ from torch import Tensor
 
 from book.language import Stream
 from book.ledger.cells import Cell, experiment, table_of
-from book.ledger.findings import Finding, over_seeds
+from book.ledger.findings import Finding
 from book.ledger.studies import Study
 from book.resizing.decoder import Decoder, with_weights
 from book.resizing.experiments import bases
@@ -57,8 +57,6 @@ PERMUTATION, SIGNED, ROTATION, GAUSSIAN = MAPS = (
 N_DRAWS = 5
 QUICK_DRAWS = 2
 N_STRINGS = 8  # of held-out text, whose logits are compared
-WIDTHS = (1, 2, 3, 4, 8)  # quarters of d, at which rules for heads are compared
-ROTARY_WIDTHS = (1, 2)  # quarters of d, at which rotary bases are
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the rotary base
 
 
@@ -179,7 +177,7 @@ class Component:
 
 PLAIN = Treatment(attention="plain")
 MIXED = "products are summed over other coordinates"
-COMPONENTS: Mapping[str, Component] = {  # by the names of the claim's figures
+COMPONENTS: dict[str, Component] = {  # by the names of the claim's figures
     "commuting": Component(NO_GAINS),
     "one_head": Component(ONE_HEAD, PLAIN),
     "folded": Component(LAYER),
@@ -204,37 +202,42 @@ COMPONENTS: Mapping[str, Component] = {  # by the names of the claim's figures
     "hidden": Component(NO_GAINS, Treatment(mlp="plain"), cause="the activation acts on single hidden units"),
     "as_written": Component(NO_GAINS, Treatment(reading="written")),
 }
-MORE_COMPONENTS: Mapping[str, Component] = {"peri": Component(PERI), "sphere": Component(SPHERE)}
-_PORTING_BASES = (NO_GAINS, ONE_HEAD, LAYER, RMS, ROTARY)
+MORE_COMPONENTS: dict[str, Component] = {"peri": Component(PERI), "sphere": Component(SPHERE)}
+# Algorithm 1, line by line: T W T+ for four maps of attention, T for the MLP's map in and T+ for its map out,
+# no gains, norms that center and divide in the new width; the head by T+
+PRINTED = Treatment(attention="plain", gains="drop", centering="keep", reading="written")
 
 
-def _after_bases(preset: str, cells: list[Cell], *architectures: str) -> list[Cell]:
-    return bases.with_bases([bases.base(preset, name) for name in architectures], cells)
+def component_cells(preset: str) -> list[Cell]:
+    """The table of components."""
+    own = [one.port(preset) for one in (COMPONENTS | MORE_COMPONENTS).values()]
+    return bases.with_bases([run.base for run in own], [ports.cell(run) for run in own])
 
 
-def porting_cells(preset: str) -> list[Cell]:
-    own = [ports.cell(component.port(preset)) for component in COMPONENTS.values()]
-    return _after_bases(preset, own, *_PORTING_BASES)
-
-
-def more_porting_cells(preset: str) -> list[Cell]:
-    own = [ports.cell(component.port(preset)) for component in MORE_COMPONENTS.values()]
-    return _after_bases(preset, own, PERI, SPHERE)
-
-
-def errors(preset: str, name: str, kind: str = ROTATION) -> np.ndarray:
+def errors(name: str, kind: str = ROTATION, preset: str = bases.SHOWN) -> np.ndarray:
     """Relative logit errors of a component under a kind of map, (draws,)."""
     component = {**COMPONENTS, **MORE_COMPONENTS}[name]
     table = table_of(ports.cell(component.port(preset)))
     return table.loc[table["map"] == kind].sort_values("draw")["error"].to_numpy()
 
 
-def components_over_draws(preset: str) -> dict[str, Finding]:
-    """Errors of the two components that do not commute, over draws of a rotation of one model."""
-    corpus = bases.base(preset).text.corpus
+def port_runs(preset: str, treatment: Treatment) -> list[Port]:
+    """Base models with LayerNorm at their own width."""
+    return [Port(base, treatment, n_draws=n_draws(preset)) for base in bases.fresh(preset)]
+
+
+def _porting_cells(preset: str) -> list[Cell]:
+    runs = port_runs(preset, PRINTED)
+    return bases.with_bases([run.base for run in runs], [ports.cell(run) for run in runs])
+
+
+def _porting(preset: str) -> dict[str, Finding]:
+    tables = [table_of(ports.cell(run)) for run in port_runs(preset, PRINTED)]
     return {
-        name: over_seeds(errors(preset, name), repeats=bases.DRAWS, corpus=corpus, within=(0.0, np.inf))
-        for name in ("centering", "rotary")
+        name: bases.over_bases(
+            [table.loc[table["map"] == kind, "error"] for table in tables], preset, within=(0.0, np.inf)
+        )
+        for name, kind in (("printed", GAUSSIAN), ("printed_rotation", ROTATION))
     }
 
 
@@ -267,24 +270,16 @@ def ported_losses(config: PortedLoss) -> pd.DataFrame:
 
 
 GAIN_RULES: Mapping[str, GainRule] = {
-    "folded": "fold",
     "dropped": "drop",
-    "one a norm": "one",
     "projected": "project",
     "dense": "dense",
 }
-HEAD_RULES: tuple[AttentionRule, ...] = ("kept", "within", "plain")
 
 
-def gain_run(preset: str, rule: str, architecture: str = RMS) -> PortedLoss:
-    """The base model with RMSNorm, its gains treated by a key of :data:`GAIN_RULES`."""
-    base = bases.base(preset, architecture)
-    return PortedLoss(base, Treatment(gains=GAIN_RULES[rule]), n_draws=n_draws(preset))
-
-
-def head_run(preset: str, rule: AttentionRule) -> PortedLoss:
-    """The base model with LayerNorm, its heads carried by a rule."""
-    return PortedLoss(bases.base(preset), Treatment(attention=rule), WIDTHS, n_draws(preset))
+def gain_runs(rule: str, preset: str = bases.SHOWN) -> list[PortedLoss]:
+    """The base models with RMSNorm, their gains treated by a key of :data:`GAIN_RULES`."""
+    treatment = Treatment(gains=GAIN_RULES[rule])
+    return [PortedLoss(base, treatment, n_draws=n_draws(preset)) for base in bases.fresh(preset, RMS)]
 
 
 def losses(run: PortedLoss, quarters: int) -> np.ndarray:
@@ -292,51 +287,6 @@ def losses(run: PortedLoss, quarters: int) -> np.ndarray:
     table = table_of(ported_losses.cell(run))
     own = table[table["quarters"] == quarters].sort_values("draw")
     return own["log_perplexity"].to_numpy(dtype=float)
-
-
-def gains_cells(preset: str) -> list[Cell]:
-    rules = ("folded", "dropped", "one a norm")
-    runs = [gain_run(preset, rule) for rule in rules] + [gain_run(preset, "folded", NO_GAINS)]
-    originals = [bases.base_losses.cell(bases.base(preset, name)) for name in (RMS, NO_GAINS)]
-    own = [*(ported_losses.cell(run) for run in runs), *originals]
-    return _after_bases(preset, own, RMS, NO_GAINS)
-
-
-# --- widths that the heads do not divide --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HeadWidths:
-    """A base model carried to every width from d / 4 to 2 d that is no multiple of its heads."""
-
-    base: BaseRun
-    treatment: Treatment = field(default_factory=Treatment)
-    n_strings: int = 2
-
-
-@experiment("resizing.head_widths")
-def head_widths(config: HeadWidths) -> pd.DataFrame:
-    """Whether a rule ports a model to each such width: m, works, error.
-
-    It works if there is a model and its logits are finite and, at widths of d and more, equal to the old.
-    """
-    base = bases.load(config.base)
-    model, tokens = changed(base), sample_tokens(base, config.n_strings)
-    d, n_heads = model.config.embedding_dim, model.config.n_heads
-    rows = []
-    with torch.no_grad():
-        old = model(tokens)
-        for m in range(d // 4, 2 * d + 1):
-            if m % n_heads:
-                error = logit_error(config.treatment.carry(model, m, "orthonormal", 0).model(tokens), old)
-                works = np.isfinite(error) and (m < d or error < 1e-5)
-                rows.append({"m": m, "works": bool(works), "error": error})
-    return _with_data(pd.DataFrame(rows), base)
-
-
-def heads_cells(preset: str) -> list[Cell]:
-    runs = [ported_losses.cell(head_run(preset, rule)) for rule in HEAD_RULES]
-    return _after_bases(preset, [head_widths.cell(HeadWidths(bases.base(preset))), *runs], LAYER)
 
 
 # --- rotary positions ---------------------------------------------------------------------------------
@@ -378,17 +328,13 @@ def _loss_on(model: Decoder, base: Base, sample: Stream) -> float:
     return bases.log_perplexity(model, streams, base.length)
 
 
-def rotary_run(preset: str, quarters: int) -> RotaryBases:
-    """Within heads, all bases."""
+def rotary_runs(preset: str, quarters: int) -> list[RotaryBases]:
+    """All rotary bases within heads."""
     factors, n_documents = ((1 / 4, 1.0, 4.0), 4) if preset == "quick" else (FACTORS, 24)
-    base = bases.base(preset, ROTARY)
-    return RotaryBases(base, quarters, factors, n_draws=n_draws(preset), n_documents=n_documents)
-
-
-def kept_rotary_run(preset: str) -> RotaryBases:
-    """Heads kept at half the width, the base too."""
-    run = rotary_run(preset, 2)
-    return dataclasses.replace(run, factors=(1.0,), attention="kept")
+    return [
+        RotaryBases(base, quarters, factors, n_draws=n_draws(preset), n_documents=n_documents)
+        for base in bases.fresh(preset, ROTARY)
+    ]
 
 
 def gains_of_best(table: pd.DataFrame) -> np.ndarray:
@@ -402,28 +348,20 @@ def gains_of_best(table: pd.DataFrame) -> np.ndarray:
 
 
 def _rope_cells(preset: str) -> list[Cell]:
-    runs = [*(rotary_run(preset, quarters) for quarters in ROTARY_WIDTHS), kept_rotary_run(preset)]
-    return _after_bases(preset, [rotary_bases.cell(run) for run in runs], ROTARY)
-
-
-def rotary_runs(preset: str, quarters: int) -> list[RotaryBases]:
-    """All rotary bases within heads, one run per base model."""
-    first = rotary_run(preset, quarters)
-    return [dataclasses.replace(first, base=base) for base in bases.fresh(preset, ROTARY)]
-
-
-def _rotary_cells(preset: str) -> list[Cell]:
     runs = [run for quarters in (2, 3) for run in rotary_runs(preset, quarters)]
-    originals = dict.fromkeys(run.base for run in runs)
-    return bases.with_bases(originals, [rotary_bases.cell(run) for run in runs])
+    return bases.with_bases([run.base for run in runs], [rotary_bases.cell(run) for run in runs])
 
 
 def _rope(preset: str) -> dict[str, Finding]:
-    found = {}
-    for name, quarters in (("gain_half_bases", 2), ("gain_0.75_bases", 3)):
-        tables = [table_of(rotary_bases.cell(run)) for run in rotary_runs(preset, quarters)]
-        found[name] = bases.over_bases([gains_of_best(table) for table in tables], preset)
-    return found
+    return {
+        name: bases.over_bases(
+            [gains_of_best(table_of(rotary_bases.cell(run))) for run in rotary_runs(preset, quarters)], preset
+        )
+        for name, quarters in (("gain_half_bases", 2), ("gain_0.75_bases", 3))
+    }
 
 
-STUDIES: dict[str, Study] = {"resizing.rope": Study(_rotary_cells, _rope, beside=_rope_cells)}
+STUDIES: dict[str, Study] = {
+    "resizing.porting": Study(_porting_cells, _porting, beside=component_cells),
+    "resizing.rope": Study(_rope_cells, _rope),
+}

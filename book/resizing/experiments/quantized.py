@@ -19,7 +19,6 @@ import pandas as pd
 import torch
 
 from book.language import draw_batch
-from book.ledger import findings
 from book.ledger.cells import Cell, experiment, table_of
 from book.ledger.findings import Finding
 from book.ledger.studies import Study
@@ -133,8 +132,6 @@ def hidden_states(model: Decoder, base: bases.Base) -> list[np.ndarray]:
     return [states.flatten(0, 1).double().numpy() for states in model.states(tokens[:, :-1])]
 
 
-N_BASES = 5  # that are judged
-
 # --- cells ------------------------------------------------------------------------------------------
 
 
@@ -146,20 +143,25 @@ def runs(preset: str, treatment: Treatment) -> list[QuantizedRun]:
     ]
 
 
-def _cells(preset: str) -> list[Cell]:
+def shown_cells(preset: str) -> list[Cell]:
+    """Of all treatments, and of the base model."""
     every = [run for treatment in TREATMENTS for run in runs(preset, treatment)]
     return bases.base_cells(bases.base(preset)) + [quantized.cell(run) for run in every]
 
 
+def judged_runs(preset: str, treatment: Treatment) -> list[list[QuantizedRun]]:
+    """Rotations, or nothing, a list of draws a base model."""
+    draws = range(2 if treatment == ROTATION else 1)
+    of = bases.fresh(preset, n=3 if preset == "quick" else 5)
+    return [[QuantizedRun(base, treatment, draw) for draw in draws] for base in of]
+
+
+def _cells(preset: str) -> list[Cell]:
+    every = [run for how in TREATMENTS for own in judged_runs(preset, how) for run in own]
+    return bases.with_bases([run.base for run in every], [quantized.cell(run) for run in every])
+
+
 # --- findings ---------------------------------------------------------------------------------------
-
-
-def measured(
-    preset: str, treatment: Treatment, quantity: str, bits: int = FLOAT, per: str = ""
-) -> np.ndarray:
-    """A quantity, its mean over matrices or layers, one number per seed."""
-    cells = [quantized.cell(run) for run in runs(preset, treatment)]
-    return np.array([mean_of(cell, quantity, bits, per) for cell in cells])
 
 
 def mean_of(cell: Cell, quantity: str, bits: int = FLOAT, per: str = "") -> float:
@@ -173,14 +175,6 @@ def _of(table: pd.DataFrame, chosen: Mapping[str, Any]) -> pd.Series:
     return table["value"]
 
 
-def differences(
-    preset: str, treatment: Treatment, quantity: str, bits: int = FLOAT, per: str = ""
-) -> np.ndarray:
-    """The same, minus the value of the unchanged model."""
-    own, plain = (measured(preset, how, quantity, bits, per) for how in (treatment, NONE))
-    return own - plain[0]
-
-
 FIGURES: Mapping[str, tuple[str, int, str]] = {
     "kurtosis_weights": ("excess_kurtosis", FLOAT, ""),
     "kurtosis_hidden": ("hidden_kurtosis", FLOAT, ""),
@@ -189,39 +183,25 @@ FIGURES: Mapping[str, tuple[str, int, str]] = {
 }
 
 
-def quantized_runs(preset: str, treatment: Treatment) -> list[list[QuantizedRun]]:
-    """Rotations, or nothing, a list of draws a base model."""
-    n_draws = 2 if treatment == ROTATION else 1
-    n = 3 if preset == "quick" else N_BASES
-    return [
-        [QuantizedRun(base, treatment, draw) for draw in range(n_draws)] for base in bases.fresh(preset, n=n)
-    ]
-
-
-def _fresh_cells(preset: str) -> list[Cell]:
-    runs = [run for how in TREATMENTS for own in quantized_runs(preset, how) for run in own]
-    return bases.with_bases([run.base for run in runs], [quantized.cell(run) for run in runs])
-
-
 def _findings(preset: str) -> dict[str, Finding]:
     found = {}
     for name, (quantity, bits, per) in FIGURES.items():
-        means = {
-            how: [
-                np.mean([mean_of(quantized.cell(run), quantity, bits, per) for run in own])
-                for own in quantized_runs(preset, how)
-            ]
-            for how in TREATMENTS
-        }
-        plain = np.array(means[NONE])
-        null = {PERMUTATION: float((np.array(means[PERMUTATION]) - plain).mean())}
-        rotated = np.array(means[ROTATION]) - plain
-        found[f"{name}_bases"] = bases.over_bases(rotated, preset, controls=null)
+        plain, rotated, permuted = (
+            np.array(
+                [
+                    np.mean([mean_of(quantized.cell(run), quantity, bits, per) for run in own])
+                    for own in judged_runs(preset, how)
+                ]
+            )
+            for how in (NONE, ROTATION, PERMUTATION)
+        )
+        null = {PERMUTATION: float((permuted - plain).mean())}
+        found[f"{name}_bases"] = bases.over_bases(rotated - plain, preset, controls=null)
     return found
 
 
 STUDIES: dict[str, Study] = {
     "resizing.quantization": Study(
-        _fresh_cells, _findings, "the paper's setting needs a GPU for its base model", beside=_cells
+        _cells, _findings, "the paper's setting needs a GPU for its base model", beside=shown_cells
     ),
 }

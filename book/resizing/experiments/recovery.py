@@ -39,7 +39,6 @@ PROJECTION, SCRATCH, PCA, TRUNCATED, ZEROS = TREATMENTS = (
 SCORED = (0, 1, 2, 5, 10, 20, 40, 80, 120, 160, 200, 300, 400, 600, 800, 1_000, 1_200, 1_400)  # updates
 WITHIN = math.log(1.02)  # nats: 2% of a perplexity
 N_CALIBRATION = 4_096  # hidden states that PCA sees
-PORTS = "draws of a map and of batches on one model"  # what is repeated
 OTHER_BATCHES = 1_000  # added to a seed: the base model's batches have seeds from 0
 
 
@@ -149,41 +148,6 @@ def fine_tune(
         yield begin + snapshot.step, float(snapshot.metrics["loss"])  # type: ignore[arg-type]
 
 
-# --- several widths of a model that is not kept -------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OtherBase:
-    """Another base model, whose weights are not kept, carried to a few widths."""
-
-    base: BaseRun
-    ratios: tuple[float, ...]
-    treatments: tuple[str, ...] = (PROJECTION, SCRATCH, PCA)
-    n_steps: int = 400
-    learning_rate: float = 1e-3
-
-
-@experiment("resizing.other_bases")
-def other_bases(config: OtherBase) -> pd.DataFrame:
-    """Train the base model, then resize and fine-tune it, each way from the beginning.
-
-    Returns
-    -------
-    DataFrame
-        ratio, treatment, and the columns of :func:`recovery`; steps, the updates that trained the original.
-    """
-    parts = []
-    for ratio, treatment in itertools.product(config.ratios, config.treatments):
-        run = RecoveryRun(config.base, (ratio,), treatment, 0, config.n_steps, config.learning_rate)
-        part = recovery.function(run)
-        parts.append(pd.DataFrame({"ratio": ratio, "treatment": treatment}, index=part.index).join(part))
-    table = pd.concat(parts, ignore_index=True)
-    base = bases.load(config.base)
-    table["steps"] = np.int32(base.steps)
-    table.attrs["data"] = {config.base.text.corpus: base.streams.checksum}
-    return table
-
-
 # --- which runs ---------------------------------------------------------------------------------------
 
 RATIOS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5, 2.0)
@@ -196,9 +160,10 @@ N_LONG = {
     "paper": 1_600,
 }  # where architectures are told apart by when they recover
 FEWER = {"quick": (0.5, 0.75, 2.0), "laptop": RATIOS, "paper": RATIOS}  # ratios of a preset
-TEXT_RATES = (1e-5, 5e-5)  # the paper's, at its ends
-OTHER_RATES = (3e-4, 3e-3)
-STAGES = {"quarter": (0.5, 0.25), "eighth": (0.5, 0.25, 0.125)}
+STAGED, AT_ONCE = (0.5, 0.25), (0.25,)
+SHARES = (0.25, 0.5, 1.0, 2.0)  # of the usual updates, over which fine-tunings at half the width are annealed
+LONGEST = 1_200  # updates of another
+RECOVERED = {"half": 0.5, "0.75": 0.75, "double": 2.0}
 
 
 def run_of(
@@ -208,13 +173,32 @@ def run_of(
     seed: int = 0,
     *,
     architecture: str = bases.LAYER,
-    learning_rate: float = 0.0,
     n_steps: int = 0,
 ) -> RecoveryRun:
-    """A run of a preset; learning rate and steps, where they are 0, are the usual ones."""
-    rate = learning_rate or (1e-2 if preset == "quick" else 1e-3)
+    """A run of a preset; where `n_steps` is 0, the usual number."""
+    rate = 1e-2 if preset == "quick" else 1e-3
     base = bases.base(preset, architecture)
     return RecoveryRun(base, tuple(ratios), treatment, seed, n_steps or N_STEPS[preset], rate)
+
+
+def base_runs(
+    preset: str,
+    ratios: Sequence[float],
+    treatment: str = PROJECTION,
+    *,
+    architecture: str = bases.LAYER,
+    n_steps: int = 0,
+) -> list[RecoveryRun]:
+    """Base models that no range was fixed on, a run each with the base model's seed."""
+    first = run_of(preset, ratios, treatment, architecture=architecture, n_steps=n_steps)
+    return [
+        dataclasses.replace(first, base=base, seed=base.seed) for base in bases.fresh(preset, architecture)
+    ]
+
+
+def share_runs(preset: str, share: float, treatment: str = PROJECTION) -> list[RecoveryRun]:
+    """Half the width, annealed over a share of the usual updates."""
+    return base_runs(preset, (0.5,), treatment, n_steps=round(share * N_STEPS[preset]))
 
 
 def treatments_at(ratio: float) -> tuple[str, ...]:
@@ -234,7 +218,7 @@ def sweep(preset: str) -> list[RecoveryRun]:
     ]
 
 
-def architecture_runs(preset: str) -> list[RecoveryRun]:
+def architecture_runs(preset: str = bases.SHOWN) -> list[RecoveryRun]:
     """Every architecture at half the width."""
     return [
         run_of(preset, (0.5,), seed=seed, architecture=architecture, n_steps=N_LONG[preset])
@@ -243,40 +227,13 @@ def architecture_runs(preset: str) -> list[RecoveryRun]:
     ]
 
 
-def staged_runs(preset: str) -> list[RecoveryRun]:
-    """To a quarter and an eighth of the width, at once and in stages."""
-    ways = [way for stages in STAGES.values() for way in (stages, stages[-1:])]
-    return [run_of(preset, way, seed=seed) for seed in range(N_SEEDS[preset]) for way in ways]
-
-
-def rate_runs(preset: str) -> list[RecoveryRun]:
-    """Half the width at other learning rates: the paper's own, and a lower and a higher one than ours."""
-    if preset == "quick":
-        return []
-    own = [
-        run_of(preset, (0.5,), seed=seed, learning_rate=rate)
-        for seed in range(N_SEEDS[preset])
-        for rate in TEXT_RATES
+def staged_runs(preset: str, ratios: Sequence[float]) -> list[list[RecoveryRun]]:
+    """One way to a quarter of the width, two draws a base model."""
+    first = run_of(preset, ratios)
+    return [
+        [dataclasses.replace(first, base=base, seed=base.seed + 10 * draw) for draw in range(2)]
+        for base in bases.fresh(preset, n=3 if preset == "quick" else 5)
     ]
-    others = [
-        run_of(preset, (0.5,), treatment, learning_rate=rate)
-        for rate in OTHER_RATES
-        for treatment in (PROJECTION, SCRATCH)
-    ]
-    return own + others
-
-
-def other_runs(preset: str) -> list[OtherBase]:
-    """Other base models: of English Wikipedia in bytes, and a wider one of stories in byte pairs."""
-    if preset == "quick":
-        return []
-    run = bases.base(preset)
-    wiki = dataclasses.replace(run, text=TextConfig("enwiki2018_raw", n_held_out=4))
-    pairs = dataclasses.replace(run.text, tokens="byte pairs", vocab_size=1_024)
-    wide = dataclasses.replace(run.shape, embedding_dim=2 * run.shape.embedding_dim)
-    fewer = bases.training(1_500, 8, run.training.length, 1e-3) if preset == "laptop" else run.training
-    in_pairs = dataclasses.replace(run, text=pairs, shape=wide, training=fewer)
-    return [OtherBase(wiki, (0.5, 0.75)), OtherBase(in_pairs, (0.5, 0.75))]
 
 
 def cells_of(runs: Iterable[RecoveryRun]) -> list[Cell]:
@@ -296,7 +253,7 @@ class Recovered:
     reached: bool
 
 
-def when_recovered(table: pd.DataFrame, within: float = WITHIN, *, for_good: bool = False) -> Recovered:
+def when_recovered(table: pd.DataFrame, within: float = WITHIN) -> Recovered:
     """Updates until held-out perplexity lies within 2% of the original's.
 
     Between two scores log perplexity is taken to be linear in the number of updates.
@@ -307,17 +264,14 @@ def when_recovered(table: pd.DataFrame, within: float = WITHIN, *, for_good: boo
         Of :func:`recovery`, of one run.
     within : float
         Another distance of log perplexities, nats.
-    for_good : bool
-        When it comes there to stay, instead of when it is there first: a fresh optimizer's first updates can
-        carry a model away from where its port left it.
     """
     steps = table["step"].to_numpy(dtype=float)
     above = (table["log_perplexity"] - table["original"]).to_numpy(dtype=float) - within
     inside = above <= 0
-    if not (inside[-1] if for_good else inside.any()):
+    if not inside.any():
         return Recovered(float(steps[-1]), False)
-    place = len(inside) - int(inside[::-1].argmin()) if for_good else int(inside.argmax())
-    if inside.all() or place == 0:
+    place = int(inside.argmax())
+    if place == 0:
         return Recovered(float(steps[0]), True)
     share = above[place - 1] / (above[place - 1] - above[place])
     return Recovered(float(steps[place - 1] + share * (steps[place] - steps[place - 1])), True)
@@ -354,11 +308,6 @@ def curves(runs: Iterable[RecoveryRun], *, stored: bool = True) -> pd.DataFrame:
     return table
 
 
-def _each(runs: Iterable[RecoveryRun]) -> list[pd.DataFrame]:
-    """The tables of runs of several seeds, in their order."""
-    return [curves([run]) for run in runs]
-
-
 def lost_at(tables: Iterable[pd.DataFrame], *, end: bool) -> np.ndarray:
     """Log perplexity above the original's right after the port or at the end, of each run, nats."""
     return np.array([table["lost"].iloc[-1 if end else 0] for table in tables])
@@ -377,13 +326,47 @@ def censored(tables: Iterable[pd.DataFrame]) -> bool:
 # --- findings -----------------------------------------------------------------------------------------
 
 
+def losses_at_end(runs: Iterable[RecoveryRun]) -> np.ndarray:
+    """Nats above the original at the end of each run."""
+    return lost_at([curves([run], stored=False) for run in runs], end=True)
+
+
+def _perplexity_cells(preset: str) -> list[Cell]:
+    both = (PROJECTION, SCRATCH)
+    runs = [run for ratio in RECOVERED.values() for how in both for run in base_runs(preset, (ratio,), how)]
+    runs += longest_runs(preset)
+    runs += [run for share, how in itertools.product(SHARES, both) for run in share_runs(preset, share, how)]
+    return cells_of(dict.fromkeys(runs))
+
+
+def longest_runs(preset: str) -> list[RecoveryRun]:
+    """Half the width, annealed over half of the original's updates."""
+    return base_runs(preset, (0.5,), n_steps=N_STEPS[preset] if preset == "quick" else LONGEST)
+
+
+def _perplexity(preset: str) -> dict[str, Finding]:
+    found = {}
+    for name, ratio in RECOVERED.items():
+        own, scratch = (losses_at_end(base_runs(preset, (ratio,), how)) for how in (PROJECTION, SCRATCH))
+        null = {"scratch": float(scratch.mean())}
+        found[f"after_400_{name}"] = bases.over_bases(own, preset, controls=null)
+        if name == "half":
+            found["scratch_half_bases"] = bases.over_bases(scratch - own, preset)
+    half = [curves([run], stored=False) for run in base_runs(preset, (0.5,))]
+    return found | {
+        "lost_half_bases": bases.over_bases(lost_at(half, end=False), preset),
+        "after_100_half": bases.over_bases(losses_at_end(share_runs(preset, SHARES[0])), preset),
+        "after_1200_half": bases.over_bases(losses_at_end(longest_runs(preset)), preset),
+    }
+
+
 def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus: str) -> Finding:
     """Ratio of updates until recovery to other runs', paired; the interval is open where runs are censored.
 
     A censored run of ours makes the ratio the least that it can be, one of theirs the most.
     """
     steps, others = steps_of(ours), np.maximum(steps_of(theirs), 1.0)
-    found = findings.over_seeds(steps / others, repeats=PORTS, corpus=corpus, within=(0, math.inf))
+    found = findings.over_seeds(steps / others, repeats=bases.MODELS, corpus=corpus, within=(0, math.inf))
     return dataclasses.replace(
         found,
         high=math.inf if censored(ours) else found.high,
@@ -391,18 +374,52 @@ def ratio_of_steps(ours: list[pd.DataFrame], theirs: list[pd.DataFrame], corpus:
     )
 
 
-def without_centering(preset: str) -> dict[str, Finding]:
-    """Updates of RMSNorm over LayerNorm's, over ports of one model."""
-    of = {
-        architecture: _each(
-            run for run in architecture_runs(preset) if run.base == bases.base(preset, architecture)
-        )
-        for architecture in (bases.RMS, bases.LAYER)
+def judged_architectures(preset: str, architecture: str) -> list[RecoveryRun]:
+    """Half the width of an architecture, as long as the first ones."""
+    return base_runs(preset, (0.5,), architecture=architecture, n_steps=N_LONG[preset])
+
+
+def _architecture_cells(preset: str) -> list[Cell]:
+    """Base model by base model; weights are kept of those that other claims read, not of the two compared."""
+    compared = (bases.LAYER, bases.PERI, bases.SPHERE)
+    each = zip(*(judged_architectures(preset, one) for one in compared), strict=True)
+    return bases.with_bases(bases.fresh(preset), [recovery.cell(run) for own in each for run in own])
+
+
+def _architecture(preset: str) -> dict[str, Finding]:
+    corpus = bases.base(preset).text.corpus
+    layer, peri, sphere = (
+        [curves([run], stored=False) for run in judged_architectures(preset, one)]
+        for one in (bases.LAYER, bases.PERI, bases.SPHERE)
+    )
+    return {
+        "peri_bases": ratio_of_steps(peri, layer, corpus),
+        "normalized_bases": ratio_of_steps(sphere, layer, corpus),
     }
-    return {"rms": ratio_of_steps(of[bases.RMS], of[bases.LAYER], bases.base(preset).text.corpus)}
 
 
-def beside(preset: str) -> list[Cell]:
-    return [recovery.cell(run) for run in rate_runs(preset)] + [
-        other_bases.cell(run) for run in other_runs(preset)
-    ]
+def _staged_cells(preset: str) -> list[Cell]:
+    return cells_of(run for way in (STAGED, AT_ONCE) for own in staged_runs(preset, way) for run in own)
+
+
+def _staged(preset: str) -> dict[str, Finding]:
+    staged, at_once = (
+        np.stack([losses_at_end(own) for own in staged_runs(preset, way)]) for way in (STAGED, AT_ONCE)
+    )
+    return {"staged_bases": bases.over_bases(staged - at_once, preset)}
+
+
+def _shown(preset: str) -> list[Cell]:
+    """The sweep over widths, and hidden states."""
+    from book.resizing.experiments import states  # reads this module
+
+    return [*cells_of(sweep(preset)), *states.cells(preset)]
+
+
+STUDIES: dict[str, Study] = {
+    "resizing.perplexity": Study(_perplexity_cells, _perplexity, beside=_shown),
+    "resizing.architecture": Study(
+        _architecture_cells, _architecture, beside=lambda preset: cells_of(architecture_runs(preset))
+    ),
+    "resizing.staged": Study(_staged_cells, _staged),
+}

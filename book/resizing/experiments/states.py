@@ -9,8 +9,7 @@ import pandas as pd
 import torch
 
 from book.language import draw_batch
-from book.ledger.cells import Cell, experiment, table_of
-from book.ledger.studies import Study
+from book.ledger.cells import Cell, experiment
 from book.resizing import angles, rules
 from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases, recovery
@@ -107,12 +106,6 @@ def cells(preset: str) -> list[Cell]:
     """Of these runs, and of their base model."""
     listed = runs(preset)
     return bases.base_cells(listed[0].run.base) + [states.cell(one) for one in listed]
-
-
-def table(preset: str) -> pd.DataFrame:
-    """All runs: treatment and the columns of :func:`states`."""
-    tables = [table_of(states.cell(one)).assign(treatment=one.run.treatment) for one in runs(preset)]
-    return pd.concat(tables, ignore_index=True)
 
 
 def similarities(table: pd.DataFrame, moment: str) -> pd.DataFrame:

@@ -213,7 +213,10 @@ def _findings(preset: str) -> dict[str, Finding]:
     found = ratios_to_original(table)
     corpus = bases.base(preset).text.corpus
     n_rounds, repeats = table["round"].nunique(), "rounds of timing on one machine"
-    half, same = (found[(found["rule"] == KEPT) & (found["ratio"] == ratio)].iloc[0] for ratio in (0.5, 1.0))
+    half, same = (
+        found[(found["rule"] == rule) & (found["ratio"] == ratio)].iloc[0]
+        for rule, ratio in ((KEPT, 0.5), (KEPT, 1.0))
+    )
 
     def speed(row: pd.Series, name: str, controls: Mapping[str, float] | None = None) -> Finding:
         low, high = float(row[f"{name}_low"]), float(row[f"{name}_high"])

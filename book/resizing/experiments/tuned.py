@@ -6,29 +6,32 @@ Each run carries a base model by a family of maps and a treatment, and trains it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from book.language import draw_batch, next_token_losses
-from book.ledger.cells import experiment
+from book.ledger.cells import Cell, experiment, table_of
+from book.ledger.findings import Finding
+from book.ledger.studies import Study
 from book.resizing import rules
 from book.resizing.decoder import Decoder
 from book.resizing.experiments import bases
-from book.resizing.experiments.bases import Base, BaseRun
-from book.resizing.experiments.porting import Treatment
-from book.resizing.experiments.recovery import OTHER_BATCHES, SCORED, RecoveryRun, fine_tune
+from book.resizing.experiments.bases import LAYER, RMS, Base, BaseRun, over_bases, with_bases
+from book.resizing.experiments.porting import (
+    GAIN_RULES,
+    PLAIN,
+    PRINTED,
+    Treatment,
+    gain_runs,
+    losses,
+    ported_losses,
+)
+from book.resizing.experiments.recovery import RecoveryRun, base_runs, fine_tune, losses_at_end, recovery
 from embviz import projections
-from embviz.training.loop import AdamW
-
-Optimizer = Literal["adamw", "adafactor"]
-# Algorithm 1, line by line: T W T+ for four maps of attention, T for the MLP's map in and T+ for its map out,
-# no gains, norms that center and divide in the new width; the head by T+
-PRINTED = Treatment(attention="plain", gains="drop", centering="keep", reading="written")
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,14 @@ class TunedRun:
     family: str = "orthonormal"
     as_drawn: bool = False  # entries of variance 1 / m, and norms that divide by the new width
     scratch: bool = False  # the shape alone: its weights are drawn at random
-    optimizer: Optimizer = "adamw"
+    optimizer: str = "adamw"
     seed: int = 0
     n_steps: int = 400
     learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        if self.ratio <= 0 or self.n_steps < 1 or self.optimizer not in get_args(Optimizer):
-            raise ValueError(
-                f"a ratio above 0, one update at least, and a known optimizer are needed: {self}"
-            )
+        if self.ratio <= 0 or self.n_steps < 1 or self.optimizer != "adamw":
+            raise ValueError(f"a ratio above 0, an update at least, and AdamW are needed: {self}")
 
     @property
     def width(self) -> int:
@@ -69,17 +70,14 @@ def tuned(config: TunedRun) -> pd.DataFrame:
     """
     base = bases.load(config.base)
     model = start(base, config)
-    if config.optimizer == "adafactor":
-        scores = list(by_adafactor(model, base, config))
-    else:
-        run = RecoveryRun(
-            config.base,
-            (config.ratio,),
-            seed=config.seed,
-            n_steps=config.n_steps,
-            learning_rate=config.learning_rate,
-        )
-        scores = list(fine_tune(model, base, run, 0, config.n_steps))
+    run = RecoveryRun(
+        config.base,
+        (config.ratio,),
+        seed=config.seed,
+        n_steps=config.n_steps,
+        learning_rate=config.learning_rate,
+    )
+    scores = list(fine_tune(model, base, run, 0, config.n_steps))
     table = pd.DataFrame(scores, columns=["step", "log_perplexity"])
     table = table.astype({"step": "int32", "log_perplexity": "float32"})
     table["original"] = np.float32(base.log_perplexity)
@@ -91,41 +89,102 @@ def start(base: Base, config: TunedRun) -> Decoder:
     """The model before its first update."""
     d, m = config.base.shape.embedding_dim, config.width
     scaling: projections.Scaling = "isometric" if config.as_drawn else "unit"
-    T = projections.draw(config.family, m, d, seed=config.seed, scaling=scaling)
+    drawn = projections.draw(config.family, m, d, seed=config.seed, scaling=scaling)
     energy = m / d if config.as_drawn else None
-    carried = config.treatment.carry(base.model, m, T, config.seed, energy).model
+    carried = config.treatment.carry(base.model, m, drawn, config.seed, energy).model
     return rules.from_scratch(carried, m, config.seed) if config.scratch else carried
 
 
-def by_adafactor(model: Decoder, base: Base, config: TunedRun) -> Iterator[tuple[int, float]]:
-    """Updates and held-out loss under Adafactor, its rate falling to a tenth by a cosine."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.to(device).train()
-    schedule = AdamW(config.learning_rate, config.learning_rate / 10, config.n_steps)
-    optimizer = torch.optim.Adafactor(model.parameters(), lr=config.learning_rate)
-    training = config.base.training
-    for step in range(config.n_steps + 1):
-        if step in SCORED or step == config.n_steps:
-            yield step, bases.held_out_loss(model, base)
-        if step == config.n_steps:
-            return
-        batch = draw_batch(
-            base.streams.train,
-            seed=config.seed + OTHER_BATCHES,
-            step=step,
-            batch_size=training.batch_size,
-            length=training.length,
+# --- which ------------------------------------------------------------------------------------------
+
+AS_PRINTED: Mapping[str, Any] = {"treatment": PRINTED, "family": "gaussian", "as_drawn": True}
+SHARES = {"half": 0.5, "0.75": 0.75}
+
+
+def runs(preset: str, ratio: float, architecture: str = LAYER, **options: Any) -> list[TunedRun]:
+    """Base models of an architecture under other rules, a run each with the base model's seed."""
+    rate, n_steps = (1e-2, 40) if preset == "quick" else (1e-3, 400)
+    fields = {"n_steps": n_steps, "learning_rate": rate, **options}
+    return [TunedRun(base, ratio, seed=base.seed, **fields) for base in bases.fresh(preset, architecture)]
+
+
+def lost(of: Sequence[TunedRun], *, end: bool = True) -> np.ndarray:
+    """Nats above the original after fine-tuning, or right after the port, one number per run."""
+    tables = [table_of(tuned.cell(run)) for run in of]
+    place = -1 if end else 0
+    return np.array([float(t["log_perplexity"].iloc[place] - t["original"].iloc[place]) for t in tables])
+
+
+def gain_tuned(rule: str, preset: str = bases.SHOWN) -> list[TunedRun]:
+    """Base models with RMSNorm at half the width, their gains treated by a rule."""
+    return runs(preset, 0.5, RMS, treatment=Treatment(gains=GAIN_RULES[rule]))
+
+
+def _gain_cells(preset: str) -> list[Cell]:
+    ported = [ported_losses.cell(run) for rule in GAIN_RULES for run in gain_runs(rule, preset)]
+    after = [tuned.cell(run) for rule in GAIN_RULES for run in gain_tuned(rule, preset)]
+    return with_bases(bases.fresh(preset, RMS), [*ported, *after])
+
+
+def _gains(preset: str) -> dict[str, Finding]:
+    def ported(other: str, quarters: int) -> Finding:
+        pairs = zip(gain_runs("dropped", preset), gain_runs(other, preset), strict=True)
+        return over_bases([losses(one, quarters) - losses(two, quarters) for one, two in pairs], preset)
+
+    dropped, dense = (lost(gain_tuned(rule, preset)) for rule in ("dropped", "dense"))
+    return {
+        "dropped_projected_bases": ported("projected", 4),
+        "dropped_projected_half_bases": ported("projected", 2),
+        "dropped_dense_half_bases": ported("dense", 2),
+        "dropped_dense_tuned": over_bases(dropped - dense, preset),
+    }
+
+
+def _head_cells(preset: str) -> list[Cell]:
+    cells = []
+    for ratio in SHARES.values():
+        cells += [recovery.cell(run) for run in base_runs(preset, (ratio,))]
+        for scratch in (False, True):
+            cells += [tuned.cell(run) for run in runs(preset, ratio, treatment=PLAIN, scratch=scratch)]
+    return with_bases(bases.fresh(preset), cells)
+
+
+def _heads(preset: str) -> dict[str, Finding]:
+    found: dict[str, Finding] = {}
+    for name, ratio in SHARES.items():
+        kept = losses_at_end(base_runs(preset, (ratio,)))
+        plain, scratch = (
+            lost(runs(preset, ratio, treatment=PLAIN, scratch=scratch)) for scratch in (False, True)
         )
-        for group in optimizer.param_groups:
-            group["lr"] = schedule.rate(step)
-        optimizer.zero_grad()
-        next_token_losses(model, batch.to(device)).mean().backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        null = {"scratch": float((scratch - kept).mean())}
+        found[f"plain_kept_tuned_{name}"] = over_bases(plain - kept, preset, controls=null)
+    return found
 
 
-def run_of(preset: str, base: BaseRun, ratio: float, **options: object) -> TunedRun:
-    """A run of a preset, its seed the base model's."""
-    rate = 1e-2 if preset == "quick" else 1e-3
-    n_steps = 40 if preset == "quick" else 400
-    fields = {"seed": base.seed, "n_steps": n_steps, "learning_rate": rate, **options}
-    return TunedRun(base, ratio, **fields)  # type: ignore[arg-type]
+def _printed_cells(preset: str) -> list[Cell]:
+    cells = []
+    for ratio, scratch in itertools.product(SHARES.values(), (False, True)):
+        cells += [tuned.cell(run) for run in runs(preset, ratio, scratch=scratch, **AS_PRINTED)]
+    cells += [recovery.cell(run) for ratio in SHARES.values() for run in base_runs(preset, (ratio,))]
+    return with_bases(bases.fresh(preset), cells)
+
+
+def _end_to_end(preset: str) -> dict[str, Finding]:
+    found: dict[str, Finding] = {}
+    for name, ratio in SHARES.items():
+        scratch, after = (
+            lost(runs(preset, ratio, scratch=scratch, **AS_PRINTED)) for scratch in (True, False)
+        )
+        null = {"scratch": float(scratch.mean())}
+        found[f"printed_{name}"] = over_bases(after, preset, controls=null)
+        found[f"scratch_printed_{name}"] = over_bases(scratch - after, preset)
+    return found
+
+
+STUDIES: dict[str, Study] = {
+    "resizing.gains": Study(_gain_cells, _gains),
+    "resizing.heads": Study(_head_cells, _heads),
+    "resizing.end_to_end": Study(
+        _printed_cells, _end_to_end, "the paper's setting needs a GPU for its base models"
+    ),
+}

@@ -7,7 +7,6 @@ model, carried by many maps to many widths, and by maps that keep every angle un
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,16 +88,13 @@ class Carried:
 
     lost: float  # nats above the original right after the port
     tuned: float  # after 400 updates, or the last if there are fewer
-    steps: float  # until it is within 2% to stay; the last update of a run that isn't
-    reached: bool
 
 
 def carried(run: RecoveryRun) -> Carried:
     """From a stored cell."""
     table = curves([run], stored=False)
-    back = when_recovered(table, WITHIN, for_good=True)
     tuned = table[table["step"] <= 400]["lost"].iloc[-1]
-    return Carried(float(table["lost"].iloc[0]), float(tuned), back.steps, back.reached)
+    return Carried(float(table["lost"].iloc[0]), float(tuned))
 
 
 def slope(values: Mapping[int, float]) -> float:
@@ -112,13 +108,11 @@ def slope(values: Mapping[int, float]) -> float:
 
 
 def laws(preset: str, quantity: str, treatment: str = PROJECTION) -> np.ndarray:
-    """Slope of lost or tuned nats, or of the logarithm of steps, one a seed of base models."""
+    """Slope of lost or tuned nats, one a seed of base models."""
     found = []
     for seed in SEEDS:
         own = {width: carried(run_of(preset, width, seed, treatment)) for width in WIDTHS[preset]}
         values = {width: getattr(one, quantity) for width, one in own.items()}
-        if quantity == "steps":
-            values = {width: math.log2(max(1.0, value)) for width, value in values.items()}
         found.append(slope(values))
     return np.array(found)
 
@@ -126,7 +120,7 @@ def laws(preset: str, quantity: str, treatment: str = PROJECTION) -> np.ndarray:
 def _width_findings(preset: str) -> dict[str, Finding]:
     corpus = bases.base(preset).text.corpus
     several: dict[str, Any] = {"repeats": "base models of each width", "corpus": corpus}
-    return {
+    found = {
         f"slope_{quantity}": over_seeds(
             laws(preset, quantity),
             controls={"scratch": float(laws(preset, quantity, SCRATCH).mean())},
@@ -134,6 +128,7 @@ def _width_findings(preset: str) -> dict[str, Finding]:
         )
         for quantity in ("lost", "tuned")
     }
+    return found
 
 
 # --- geometry against loss ----------------------------------------------------------------------------
@@ -264,7 +259,7 @@ def language_runs(preset: str, *, unseen: bool = False) -> list[LanguageRun]:
     return runs
 
 
-def _language_cells(preset: str) -> list[Cell]:
+def _shown(preset: str) -> list[Cell]:
     runs = language_runs(preset)
     return with_bases([run.base for run in runs], [language.cell(run) for run in runs])
 
@@ -326,5 +321,5 @@ STUDIES: dict[str, Study] = {
     "resizing.width_law": Study(
         _width_cells, _width_findings, "widths of 512 and 1,024 need a GPU for their base models"
     ),
-    "resizing.language": Study(_unseen_cells, _random_findings, beside=_language_cells),
+    "resizing.language": Study(_unseen_cells, _random_findings, beside=_shown),
 }

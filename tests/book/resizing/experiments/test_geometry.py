@@ -20,7 +20,7 @@ def vectors():
 
 
 def test_another_text_is_read_backwards_token_by_token():
-    run = geometry.support_run("quick")
+    run = geometry.support_runs("quick")[0]
     straight, turned = load_streams(run.text).train, geometry.other_streams(run).train
     np.testing.assert_array_equal(turned.ids, straight.ids[::-1])
     assert geometry.other_streams(dataclasses.replace(run, backwards=False)).train is straight

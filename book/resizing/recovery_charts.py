@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import textwrap
+from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import torch
 
-from book.ledger.cells import table_of
+from book.ledger import load_runs
 from book.resizing import rules, story
 from book.resizing.decoder import Decoder
-from book.resizing.experiments import bases, recovery, several_bases
-from book.resizing.experiments import widths as width_law
-from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, TREATMENTS, when_recovered
+from book.resizing.experiments import bases, recovery
+from book.resizing.experiments.recovery import PCA, PROJECTION, SCRATCH, when_recovered
 from embviz.view.charts import Data
 
 AFTER_PORT = "right after the port"
@@ -28,86 +28,66 @@ N_LINES = 14  # of two texts of that length, with headings
 ORIGINAL = "the original"
 
 
-@functools.cache
-def curves(preset: str) -> pd.DataFrame:
-    """All runs of the sweep, see :func:`.recovery.curves`."""
-    return recovery.curves(recovery.sweep(preset), stored=preset != "quick")
+def fine_tunings(**fields: Any) -> pd.DataFrame:
+    """Stored fine-tunings at one width: their configurations, ratio (m / d), step, lost (nats)."""
+    table = load_runs("resizing.recovery", **fields)
+    table["ratio"] = table["ratios"].str.strip("(,)").astype(float)
+    table["lost"] = table["log_perplexity"].astype(float) - table["original"].astype(float)
+    return table
+
+
+def sweep() -> pd.DataFrame:
+    """All widths and treatments of one base model, three seeds."""
+    return fine_tunings(n_steps=400, **{"base.seed": 0})
 
 
 AS_PRINTED, REPAIRED, UNTRAINED = "as printed", "our repairs", "random initialization"
+THREE = {"base.seed": [1, 2, 3], "norm": "layer", "embedding_dim": 128}  # base models, fine-tuned once each
 
 
-def end_to_end(preset: str) -> pd.DataFrame:
+def end_to_end() -> pd.DataFrame:
     """Algorithm 1 beside our repairs, fine-tuned: rule, width, seed (the base model), step, lost (nats)."""
-    parts = []
-    for width, ratio in (("m = d / 2", 0.5), ("m = 3 d / 4", 0.75)):
-        for rule, scratch in ((AS_PRINTED, False), (UNTRAINED, True)):
-            for run in several_bases.their(preset, ratio, scratch=scratch, **several_bases.AS_PRINTED):
-                table = table_of(several_bases.tuned.cell(run))
-                lost = table["log_perplexity"] - table["original"]
-                row = {"rule": rule, "width": width, "seed": run.seed, "step": table["step"], "lost": lost}
-                parts.append(pd.DataFrame(row))
-        for own in several_bases.ours(preset, ratio):
-            table = recovery.curves([own], stored=False)[["step", "lost"]]
-            parts.append(table.assign(rule=REPAIRED, width=width, seed=own.seed))
-    return pd.concat(parts, ignore_index=True)
+    printed = load_runs("resizing.tuned", as_drawn=True)
+    printed["lost"] = printed["log_perplexity"] - printed["original"]
+    printed["rule"] = np.where(printed["scratch"], UNTRAINED, AS_PRINTED)
+    ours = fine_tunings(n_steps=400, ratios=["(0.5,)", "(0.75,)"], treatment=PROJECTION, **THREE)
+    ours = ours[ours["seed"] == ours["base.seed"]].assign(rule=REPAIRED)
+    both = pd.concat([printed, ours], ignore_index=True)
+    both = both.sort_values("ratio", kind="stable")
+    both["width"] = both["ratio"].map({0.5: "m = d / 2", 0.75: "m = 3 d / 4"})
+    return both[["rule", "width", "seed", "step", "lost"]]
 
 
-def by_updates(preset: str) -> pd.DataFrame:
+def by_updates() -> pd.DataFrame:
     """What annealed fine-tunings leave at half the width: treatment, seed (of the base), updates, lost."""
-    shares = sorted({1.0, *several_bases.FEWER_OR_MORE.values()})
-    rows = [
-        (how, run.seed, run.n_steps, recovery.curves([run], stored=False)["lost"].iloc[-1])
-        for how, share in itertools.product((PROJECTION, SCRATCH), shares)
-        for run in several_bases.ours(preset, 0.5, how, share)
-    ]
-    return pd.DataFrame(rows, columns=["treatment", "seed", "updates", "lost"])
+    table = fine_tunings(n_steps=[100, 200, 400, 800], ratios="(0.5,)", **THREE)
+    own = table[(table["seed"] == table["base.seed"]) & (table["step"] == table["n_steps"])]
+    return own.rename(columns={"n_steps": "updates"})[["treatment", "seed", "updates", "lost"]]
 
 
-def by_width(preset: str) -> pd.DataFrame:
+def by_width() -> pd.DataFrame:
     """Base models carried to half of their width: width, moment, treatment, seed, lost (nats)."""
-    rows = []
-    for width, seed in itertools.product(width_law.WIDTHS[preset], width_law.SEEDS):
-        for treatment in (PROJECTION, SCRATCH):
-            own = width_law.carried(width_law.run_of(preset, width, seed, treatment))
-            for moment, lost in ((AFTER_PORT, own.lost), (AFTER_400, own.tuned)):
-                rows.append((width, moment, treatment, seed, lost))
-    return pd.DataFrame(rows, columns=["width", "moment", "treatment", "seed", "lost"])
+    table = fine_tunings(n_steps=1_200)
+    moments = {0: AFTER_PORT, 400: AFTER_400}
+    own = table[table["step"].isin(moments)].assign(moment=lambda rows: rows["step"].map(moments))
+    own = own.assign(width=own["embedding_dim"]).sort_values(["width", "seed", "treatment", "step"])
+    return own[["width", "moment", "treatment", "seed", "lost"]].reset_index(drop=True)
 
 
-def names(preset: str) -> list[str]:
-    """Treatments that the sweep has, in the order in which they are drawn."""
-    return [name for name in TREATMENTS if name in set(curves(preset)["treatment"])]
-
-
-# --- architectures ------------------------------------------------------------------------------------
-
-
-@functools.cache
-def architecture_curves(preset: str) -> pd.DataFrame:
-    """Runs of all architectures at half the width: architecture, and the columns of the sweep's curves."""
-    parts = []
-    for architecture in recovery.COMPARED:
-        base = bases.base(preset, architecture)
-        own = [run for run in recovery.architecture_runs(preset) if run.base == base]
-        table = recovery.curves(own, stored=preset != "quick")
-        table.insert(0, "architecture", architecture)
-        parts.append(table)
-    return pd.concat(parts, ignore_index=True)
-
-
-def architecture_ends(preset: str, percent: float = 2) -> pd.DataFrame:
+def architecture_ends(percent: float = 2) -> pd.DataFrame:
     """One row per run: architecture, seed, updates that trained the original, original (its held-out loss),
     lost (right after the port), left (at the end), steps_back (to within `percent`), back (whether it is)."""
     rows = []
-    groups = architecture_curves(preset).groupby(["architecture", "seed"], sort=False)
-    for (architecture, seed), own in groups:  # type: ignore[misc]
+    for run in recovery.architecture_runs():
+        own = recovery.curves([run], stored=False)
         found = when_recovered(own, math.log1p(percent / 100))
         rows.append(
             {
-                "architecture": architecture,
-                "seed": seed,
-                "updates": bases.base(preset, str(architecture)).training.n_steps,
+                "architecture": next(
+                    name for name in recovery.COMPARED if bases.base(architecture=name) == run.base
+                ),
+                "seed": run.seed,
+                "updates": run.base.training.n_steps,
                 "original": round(float(own["original"].iloc[0]), 3),
                 "lost": round(float(own["lost"].iloc[0]), 3),
                 "left": round(float(own["lost"].iloc[-1]), 3),
@@ -121,11 +101,6 @@ def architecture_ends(preset: str, percent: float = 2) -> pd.DataFrame:
 # --- what it writes -----------------------------------------------------------------------------------
 
 
-def text_base(preset: str) -> bases.Base:
-    """The base model that writes."""
-    return bases.load(bases.base(preset))
-
-
 @torch.no_grad()
 def write(model: Decoder, opening: str, n_bytes: int = N_WRITTEN) -> str:
     """The opening and the likeliest next byte, again and again; bytes that are no ASCII text as a dot."""
@@ -137,13 +112,13 @@ def write(model: Decoder, opening: str, n_bytes: int = N_WRITTEN) -> str:
 
 
 @functools.cache
-def written_by_original(preset: str) -> str:
+def written_by_original() -> str:
     """What the original writes."""
-    base = text_base(preset)
+    base = bases.load(bases.base())
     return write(base.model, OPENING.get(base.config.text.corpus, "The "))
 
 
-def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.DataFrame:
+def written(ratio: float, treatment: str, seed: int = 0) -> pd.DataFrame:
     """What a model writes right after its port, beside what the original writes.
 
     Returns
@@ -151,7 +126,7 @@ def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.Data
     DataFrame
         who, place (of the line), line; one row per line of text.
     """
-    base = text_base(preset)
+    base = bases.load(bases.base())
     width = round(ratio * base.model.config.embedding_dim)
     if treatment == PCA:  # of hidden states on the bundled text, so that no data set is needed
         states = bases.calibration(base, N_STATES, seed, streams=story.streams_for(base))
@@ -161,7 +136,7 @@ def written(preset: str, ratio: float, treatment: str, seed: int = 0) -> pd.Data
     text = write(model, OPENING.get(base.config.text.corpus, "The "))
     who = f"{treatment}, m = {width}"
     rows = []
-    for name, whole in ((ORIGINAL, written_by_original(preset)), (who, text)):
+    for name, whole in ((ORIGINAL, written_by_original()), (who, text)):
         rows.append((name, True))
         rows += [(line, False) for line in textwrap.wrap(whole, LINE)]
         rows.append(("", False))

@@ -21,14 +21,13 @@ WAYS: dict[How, str] = {
 UPDATES, PRODUCTS = AXES = ("updates at the new width", "all multiplications (10¹²)")
 
 
-def runs(preset: str, how: How) -> list[growing.GrowRun]:
-    """Runs of one way that can be shown: all of the quick preset, else those stored."""
-    every = growing.runs(preset, how)
-    return every if preset == "quick" else [run for run in every if growing.growing.cell(run).stored()]
+def runs(how: How) -> list[growing.GrowRun]:
+    """Stored runs of one way."""
+    return [run for run in growing.runs(how=how) if growing.growing.cell(run).stored()]
 
 
 @functools.cache
-def curves(preset: str) -> pd.DataFrame:
+def curves() -> pd.DataFrame:
     """Losses of the narrow model and of every way, over updates and over multiplications.
 
     Returns
@@ -38,7 +37,7 @@ def curves(preset: str) -> pd.DataFrame:
     """
     parts = []
     for how, name in WAYS.items():
-        for run in runs(preset, how):
+        for run in runs(how):
             table = table_of(growing.growing.cell(run))
             parts.append(_of_width(table, run, run.width, name, before=how != SCRATCH))
             if how == ORTHOGONAL:
@@ -67,21 +66,21 @@ def _of_width(
     )
 
 
-def limits(preset: str) -> tuple[float, float]:
+def limits() -> tuple[float, float]:
     """Ends of the axis of losses: the first updates of new models lie above."""
-    table = curves(preset)
+    table = curves()
     late = table[(table["way"] == NARROW) & (table["axis"] == UPDATES)]
     late = late[late["spent"] >= 0.8 * late["spent"].min()]
     low, high = float(table["log_perplexity"].min()), float(late["log_perplexity"].max())
     return round(low - 0.05 * (high - low), 2), round(high, 2)
 
 
-def ends(preset: str) -> pd.DataFrame:
+def ends() -> pd.DataFrame:
     """The last score of each run: way, seed, last (nats), steps and products saved (shares)."""
-    scratch = {run.base.seed: table_of(growing.growing.cell(run)) for run in runs(preset, SCRATCH)}
+    scratch = {run.base.seed: table_of(growing.growing.cell(run)) for run in runs(SCRATCH)}
     rows = []
     for how, name in WAYS.items():
-        for run in runs(preset, how):
+        for run in runs(how):
             table = table_of(growing.growing.cell(run))
             row = {"way": name, "seed": run.base.seed, "last": growing.curve(table, run.width).iloc[-1]}
             if how != SCRATCH:
@@ -91,11 +90,11 @@ def ends(preset: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def outside(preset: str) -> pd.DataFrame:
+def outside() -> pd.DataFrame:
     """Share of the hidden states' energy in new directions: way, seed, step, outside_share."""
     parts = []
     for how in (ORTHOGONAL, ZEROS, FRESH):
-        for run in runs(preset, how):
+        for run in runs(how):
             own = growing.curve(table_of(growing.growing.cell(run)), run.width, "outside")
             share = np.where(own.to_numpy() > 1e-6, own.to_numpy(), 0.0)  # below is float32's rounding
             columns = {"way": WAYS[how], "seed": run.base.seed, "step": own.index, "outside_share": share}
