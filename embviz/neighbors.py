@@ -24,6 +24,7 @@ from embviz.memory import require_memory
 BLOCK = 4_096  # rows whose products are in memory together
 N_CHECKED = 1_000  # rows whose true neighbours are looked for among all
 ONE_CELL = 4_000  # rows up to which all pairs are compared
+RANKED = 64  # of a row's cells that are sorted by their nearness, more than are looked at in most cases
 CELL_SAMPLE = 40  # rows a cell that its centre is computed from
 EPOCHS = 200  # UMAP's own for more than 10,000 points
 
@@ -153,19 +154,19 @@ def _search(
     V = len(rows)
     n_cells = max(1, round(np.sqrt(V))) if V > ONE_CELL and recall < 1 else max(1, V // ONE_CELL)
     centers = _centers(rows, n_cells, random)
-    own = np.concatenate([(rows[i : i + BLOCK] @ centers.T).argmax(1) for i in range(0, V, BLOCK)])
-    order = np.argsort(own, kind="stable")
-    rows = rows[order]  # those of a cell beside each other
-    edges = np.searchsorted(own[order], np.arange(n_cells + 1))
+    ranked = _ranked_cells(rows, centers)
+    order = np.argsort(ranked[:, 0], kind="stable")
+    rows, ranked = rows[order], ranked[order]  # those of a cell beside each other
+    edges = np.searchsorted(ranked[:, 0], np.arange(n_cells + 1))
     sample = np.sort(random.choice(V, size=min(V, N_CHECKED), replace=False))
     least = _kth_cosines(rows, sample, k)
     ids = np.full((V, k), -1, dtype=np.int32)
     cosines = np.full((V, k), -2, dtype=np.float32)  # below any cosine
     first, share = 0, 0.0
     while first < n_cells:
-        last = min(n_cells, max(first + 4, first * 3 // 2))
+        last = min(n_cells, max(first + 4, first * 5 // 4))
         try:
-            _round(rows, centers, edges, (first, last), ids, cosines, progress)
+            _round(rows, ranked[:, first:last], edges, ids, cosines, progress)
         except KeyboardInterrupt:
             if (cosines < -1.5).any():
                 raise  # some row has no neighbours yet
@@ -201,32 +202,36 @@ def _kth_cosines(rows: np.ndarray, sample: np.ndarray, k: int) -> np.ndarray:
     return limits
 
 
+def _ranked_cells(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """All cells of each row, the nearest ones first."""
+    n_cells = len(centers)
+    ranked = np.empty((len(rows), n_cells), dtype=np.int16 if n_cells < 2**15 else np.int32)
+    for start in range(0, len(rows), BLOCK):
+        away = -(rows[start : start + BLOCK] @ centers.T)
+        near = np.argpartition(away, RANKED, axis=1) if n_cells > RANKED else np.argsort(away, axis=1)
+        first = near[:, :RANKED]
+        inside = np.argsort(np.take_along_axis(away, first, axis=1), axis=1, kind="stable")
+        near[:, :RANKED] = np.take_along_axis(first, inside, axis=1)
+        ranked[start : start + BLOCK] = near
+    return ranked
+
+
 def _round(
     rows: np.ndarray,
-    centers: np.ndarray,
+    wanted: np.ndarray,
     edges: np.ndarray,
-    ranks: tuple[int, int],
     ids: np.ndarray,
     cosines: np.ndarray,
     progress: bool,
 ) -> None:
-    """Compare each row with the rows of cells at these ranks of nearness, in both directions."""
-    first, last = ranks
-    n_cells = len(centers)
-    wanted = np.empty((len(rows), last - first), dtype=np.int16 if n_cells < 2**15 else np.int32)
-    for start in range(0, len(rows), BLOCK):
-        near = -(rows[start : start + BLOCK] @ centers.T)
-        most = (
-            np.argpartition(near, last - 1, axis=1)[:, :last] if last < n_cells else np.argsort(near, axis=1)
-        )
-        inside = np.argsort(np.take_along_axis(near, most, axis=1), axis=1, kind="stable")
-        wanted[start : start + BLOCK] = np.take_along_axis(most, inside[:, first:], axis=1)
+    """Compare each row with the rows of the cells that it wants, in both directions."""
+    n_cells, n_wanted = len(edges) - 1, wanted.shape[1]
     by_cell = np.argsort(wanted.ravel(), kind="stable")
     starts = np.searchsorted(wanted.ravel()[by_cell], np.arange(n_cells + 1))
     limits = np.ascontiguousarray(cosines[:, -1])
-    name = f"neighbours, cells {first + 1} to {last} of {n_cells}"
+    name = f"neighbours, {n_wanted} more cells of {n_cells}"
     for cell in tqdm(range(n_cells), desc=name, disable=not progress, leave=False):
-        asking = by_cell[starts[cell] : starts[cell + 1]] // (last - first)
+        asking = by_cell[starts[cell] : starts[cell + 1]] // n_wanted
         held = rows[edges[cell] : edges[cell + 1]]
         for start in range(0, len(asking), BLOCK):
             some = asking[start : start + BLOCK]
@@ -297,13 +302,6 @@ def lay_out_neighbors(
     Returns
     -------
     array of float32, shape (V, 2), without a unit
-
-    Raises
-    ------
-    ValueError
-        If `start` has other rows than `neighbors`, or a value is not finite.
-    MissingExtraError
-        If UMAP is not installed.
 
     Source
     ------

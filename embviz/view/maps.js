@@ -3,10 +3,11 @@
 // Words are only ever set as text or drawn, and looked up in a Map.
 
 const LABEL = { font: "12px system-ui, sans-serif", bold: "600 13px system-ui, sans-serif", height: 14, letters: 28 };
-const REGION = { font: "700 14px system-ui, sans-serif", small: "600 13px system-ui, sans-serif", half: 8, gap: 5 };
+const REGION = { font: "700 14px system-ui, sans-serif", small: "600 13px system-ui, sans-serif", half: 8, gap: 5, above: 12 };
 const REGIONS_UP_TO = 12; // zoom at which regions are no longer named
 const ROOM_A_LABEL = 2200; // square pixels of the map
-const ROOM_AMONG_REGIONS = 9000; // while regions are named
+const ROOM_AMONG_REGIONS = 9000; // while many regions are named
+const MANY_REGIONS = 10;
 const MOST_TRIED = 5000; // points for which room for a label is looked for
 const MARGIN = 16; // pixels around the points
 const NAME_ROOM = 70; // pixels beside a neighbour for its name
@@ -455,7 +456,7 @@ class WordMap {
   }
 
   drawPoints() {
-    const { width, height, ratio } = this;
+    const { width, height } = this;
     const { x, y } = this.places;
     const { scale } = this.view;
     const [left, top] = [width / 2 - this.view.x * scale, height / 2 + this.view.y * scale];
@@ -468,7 +469,7 @@ class WordMap {
     this.inSight = seen;
     const { looks, values } = this.looks();
     if (seen.length <= DISCS) return this.drawSymbols(seen, looks, values);
-    this.drawPixels(seen, looks, values, (point) => [(left + x[point] * scale) * ratio, (top - y[point] * scale) * ratio]);
+    this.drawPixels(seen, looks, values);
   }
 
   drawSymbols(seen, looks, values) {
@@ -487,8 +488,9 @@ class WordMap {
   }
 
   /** Squares written into the canvas's pixels, the chosen kind last. */
-  drawPixels(seen, looks, values, at) {
+  drawPixels(seen, looks, values) {
     const { pen, only } = this;
+    const { x, y } = this.places;
     const { width, height } = this.canvas;
     const inks = Uint32Array.from(looks, ([colour]) => pixel(colour));
     const faint = inks.map((ink) => (ink & 0xffffff) | ((255 * FAINT_ALPHA) << 24));
@@ -499,10 +501,11 @@ class WordMap {
     const { pixels } = this;
     pixels.fill(0);
     const side = Math.max(1, Math.round(2 * this.radius * this.ratio * ALPHA));
+    const scale = this.view.scale * this.ratio;
+    const [left, top] = [(width - side) / 2 - this.view.x * scale, (height - side) / 2 + this.view.y * scale];
     const paint = (point, colours) => {
-      const [across, down] = at(point);
-      const px = Math.round(across - side / 2);
-      const py = Math.round(down - side / 2);
+      const px = Math.round(left + x[point] * scale);
+      const py = Math.round(top - y[point] * scale);
       if (px < 0 || py < 0 || px + side > width || py + side > height) return;
       const ink = colours[values ? values[point] : 0];
       if (side === 1) pixels[py * width + px] = ink;
@@ -571,6 +574,7 @@ class WordMap {
     pen.font = this.width < NARROW_MAP ? REGION.small : REGION.font;
     for (const { text, x, y } of this.data.about.regions) {
       let [px, py] = this.onScreen(x, y);
+      py -= REGION.above; // a small region is not hidden by its name
       if (px < 0 || py < 0 || px > this.width || py > this.height) continue;
       const half = pen.measureText(cut(text)).width / 2;
       const high = REGION.half + REGION.gap;
@@ -592,7 +596,8 @@ class WordMap {
     const { pen, width, height } = this;
     pen.font = LABEL.font;
     const taken = new Taken();
-    const most = (width * height) / (this.namesRegions ? ROOM_AMONG_REGIONS : ROOM_A_LABEL);
+    const crowded = this.namesRegions && this.data.about.regions.length >= MANY_REGIONS;
+    const most = (width * height) / (crowded ? ROOM_AMONG_REGIONS : ROOM_A_LABEL);
     const half = LABEL.height / 2;
     const shown = [];
     const named = new Set();

@@ -911,9 +911,6 @@ def _twin(panel: Panel, first: int, *, title: str) -> alt.Chart:
         {"word": [panel.shown[row] for row in rows], "x": points[:, 0].tolist(), "y": points[:, 1].tolist()}
     )
     side = 300 if title else 480
-    return (
-        alt.Chart(words, **({"title": title} if title else {}))
-        .mark_text(fontSize=9)
-        .encode(x=alt.X("x:Q", axis=None), y=alt.Y("y:Q", axis=None), text="word:N")
-        .properties(width=side, height=side)
-    )
+    names = alt.Chart(words, title=title or alt.Undefined).mark_text(fontSize=9)
+    place = {"x": alt.X("x:Q", axis=None), "y": alt.Y("y:Q", axis=None)}
+    return names.encode(**place, text="word:N").properties(width=side, height=side)

@@ -178,6 +178,20 @@ def test_dragging_and_the_arrow_keys_move_the_map_and_zero_shows_all(page):
     assert place_in_page(page, "word7") == pytest.approx((x, y), abs=1)
 
 
+def test_the_first_view_leaves_outliers_out_and_zero_shows_them(page):
+    page.evaluate("globalThis.large = document.querySelectorAll('.embviz-output')[1].maps.maps[0]; 0")
+    outside = page.evaluate("large.outside")
+    assert 0 < outside <= 0.02 * 5_000
+    button = page.get_by_title("key 0").nth(1)
+    assert button.text_content() == f"{outside} outside (0)"
+    for key, text, all_in_sight in (("0", "first view (0)", True), ("0", f"{outside} outside (0)", False)):
+        page.evaluate("large.canvas.focus()")
+        page.keyboard.press(key)
+        drawn(page)
+        assert (page.evaluate("large.inSight.length") == 5_000) == all_in_sight
+        assert button.text_content() == text
+
+
 def test_the_switch_shows_the_other_embedding(page):
     page.get_by_label("context vectors").first.check()
     drawn(page)

@@ -81,9 +81,9 @@ def unit(table: np.ndarray) -> np.ndarray:
     return table / np.linalg.norm(table, axis=1, keepdims=True)
 
 
-def unpacked(picture: Map, panel: int = 0) -> dict:
-    """What the page's script reads, byte for byte."""
-    about = picture.static_spec()["usermeta"]["embviz"]["maps"][panel]
+def unpacked(picture: Map) -> dict:
+    """What the page's script reads of the first panel, byte for byte."""
+    about = picture.static_spec()["usermeta"]["embviz"]["maps"][0]
     data = np.frombuffer(gzip.decompress(base64.b64decode(about["packed"])), dtype=np.uint8)
     n, k, at = about["n_words"], about["n_neighbors"], 0
 
@@ -103,12 +103,8 @@ def unpacked(picture: Map, panel: int = 0) -> dict:
         far = whole(n * k, about["distance_bytes"]).reshape(n, k) * about["unit"]
         states.append(row | {"far": far, "kept": whole(n, 1)})
     row = states[0] | {"states": states}
-    row["compared"] = whole(n * k, 3).reshape(n, k) if about["compared"] else None
     row |= {column["name"]: whole(n, 1) for column in about["columns"]}
     return row | {"words": json.loads(data[at:].tobytes()), "about": about}
-
-
-# --- neighbours, places and trust ------------------------------------------------------------------------
 
 
 def test_neighbours_are_those_of_the_full_space_and_the_share_kept_is_that_of_a_slow_count():
@@ -145,27 +141,12 @@ def test_the_plane_is_that_of_the_principal_components_at_one_scale():
     np.testing.assert_allclose(found, expected, atol=2 * picture.panels[0].scale)  # whole coordinates
 
 
-def test_coordinates_of_ones_own_stay_where_they_are_up_to_one_scale_and_shift():
-    places = vectors(D=2, seed=5)
-    picture = made(layout=places)
-    found = picture.placed[0].plane.astype(float)
-    ratio = (found - found[0])[1:] / (places - places[0])[1:]
-    np.testing.assert_allclose(ratio, ratio.mean(), rtol=0.05)  # whole coordinates of near points are coarse
-    assert picture.panels[0].scale is None
-    given = np.random.default_rng(0).uniform(-1, 1, size=(2, 2, 60, 2))
-    for panel, own in zip(picked(planes=given).panels, given, strict=True):
-        drawn = np.stack([part.plane for part in panel.placed])
-        assert np.corrcoef(drawn[..., 0].ravel(), own[..., 0].ravel())[0, 1] > 0.999999
-
-
 def test_two_embeddings_share_a_plane_and_a_moved_word_lies_elsewhere():
     table = vectors()
     moved = table.copy()
     moved[3] = -moved[3]
     first, second = (part.plane for part in made(table, other=moved, names=("before", "after")).placed)
     assert np.flatnonzero((first != second).any(axis=1)).tolist() == [3]
-    both = made(table, other=table, layout=np.stack([vectors(D=2), vectors(D=2, seed=1)]))
-    assert (both.placed[0].plane != both.placed[1].plane).any()
 
 
 def test_small_errors_of_rounding_change_nothing_in_the_page():
@@ -187,9 +168,6 @@ def test_neighbours_of_a_vocabulary_are_those_of_the_centred_rows():
         assert shown["word"].tolist() == [picture.words[place] for place in best]
         np.testing.assert_allclose(shown["distance"], 1 - cosines[best], atol=1e-5)
         assert ("less their mean" in picture.caption) == center
-
-
-# --- what the page holds ---------------------------------------------------------------------------------
 
 
 def test_the_page_holds_places_neighbours_and_columns_of_each_word():
@@ -228,7 +206,6 @@ def test_a_control_travels_beside_the_vectors_with_its_own_places_neighbours_and
         given.vocabulary, found, plane(), control=(control, random[:, :2]), names=names, title=titles
     )
     row = unpacked(picture)
-    assert row["about"]["names"] == list(names)
     assert picture.static_spec()["usermeta"]["embviz"]["titles"] == list(titles)
     order = picture.panels[0].order
     for state, of, points in zip(row["states"], (found, control), (plane(), random[:, :2]), strict=True):
@@ -258,22 +235,11 @@ def test_other_viewers_draw_a_scatter_of_all_words():
         assert svg.count(">word12<") == n_maps
 
 
-# --- colours and regions ---------------------------------------------------------------------------------
-
-
 def test_columns_are_kinds_or_numbers_and_rare_kinds_are_joined():
-    frame = pd.DataFrame(
-        {"kind": ["noun" if i % 3 else "verb" for i in range(60)], "count": np.arange(60) * 1.5}
-    )
-    both, alone = (
-        made(color=color).static_spec()["usermeta"]["embviz"]["maps"][0]["columns"]
-        for color in (frame, frame["kind"])
-    )
-    assert [(one["name"], one.get("kinds"), one.get("high")) for one in both] == [
-        ("kind", ["noun", "verb"], None),
-        ("count", None, 88.5),
-    ]
-    assert alone == both[:1]
+    kinds = ["noun" if place % 3 else "verb" for place in range(60)]
+    frame = pd.DataFrame({"kind": kinds, "count": np.arange(60) * 1.5})
+    first, second = unpacked(made(color=frame))["about"]["columns"]
+    assert (first["name"], first["kinds"], second["high"]) == ("kind", ["noun", "verb"], 88.5)
     assert next(iter(mapped(color="length").columns)) == "length"
     many = mapped(color={"first": [f"kind {place % 40}" for place in range(N)]})
     kinds = unpacked(many)["about"]["columns"][0]["kinds"]
@@ -314,9 +280,6 @@ def test_a_region_of_one_kind_of_token_has_its_name_and_one_of_common_or_mixed_w
         assert maps._region_name(chosen, of, shown, kinds) == name
 
 
-# --- a word picked in several states ---------------------------------------------------------------------
-
-
 def test_each_state_has_its_own_neighbours_in_one_plane():
     states = {"early": vectors(seed=1), "late": vectors()}
     trained, drawn = picked(states).panels
@@ -330,23 +293,12 @@ def test_each_state_has_its_own_neighbours_in_one_plane():
     assert np.abs(both).max() == HALF_SPAN  # one scale for all states
 
 
-def test_neighbours_are_compared_with_those_of_another_embedding():
-    before = vectors(seed=5)
-    row = unpacked(picked(compared={"before": before}))
-    near = [[row["words"][other] for other in row["compared"][place]] for place in range(60)]
-    slow = slow_neighbors(before, words().index(row["words"][3]), 8, cosine_distance)
-    assert near[3] == [f"word{other}" for _, other in slow]
-
-
 def test_a_state_that_is_only_turned_lies_where_the_other_does():
     table = vectors()
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 9)))[0][:7]  # into nine dimensions
     before, after = picked({"turned": table @ turn, "before": table}).placed
     assert np.abs(before.plane - after.plane).max() <= 8
     assert np.array_equal(before.near, after.near)
-
-
-# --- what is chosen, what is refused ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -415,7 +367,6 @@ def stored(listed=None, **changes) -> Map:
 
 NAMED = {"other": vectors(seed=1), "names": ("words", "contexts")}
 NO_DIRECTION = np.eye(60) * (np.arange(60) > 0)
-STATES = {"late": vectors(), "early": vectors()}
 
 
 @pytest.mark.parametrize(
@@ -423,29 +374,20 @@ STATES = {"late": vectors(), "early": vectors()}
     [
         (lambda: made(vectors(), words(59)), r"shape \(60, 7\) don't give 59 words a row each"),
         (lambda: made(vectors(2)), "3 words or more, not 2"),
-        (lambda: made(vectors(6)), "at most 5 neighbours each, not 8"),
         (lambda: made(listed=[*words(59), "word3"]), "'word3' comes twice"),
-        (lambda: made(listed=[*words(59), 7]), "7 is not a word but int"),
         (lambda: made(NO_DIRECTION), "zero and has no direction"),
-        (lambda: made(np.ones((60, 3))), "all points lie in one place"),
         (lambda: made(layout=vectors(59, 2)), "don't place 1 x 60 points"),
-        (lambda: made(layout=np.full((60, 2), np.nan)), "layout has 120 NaN"),
         (lambda: made(other=vectors(D=4)), "differ in dimension"),
         (lambda: made(focus="king"), "'king', to be pointed at first"),
         (lambda: made(**NAMED).neighbors("king"), "not among the 60 words"),
         (lambda: side_by_side(made(), made(**NAMED)), "give both maps the same names"),
         (lambda: made(color="colour"), "color is 'colour': use a column"),
-        (lambda: made(color={"part": [1.0] * 59}), "59 values for 60 words"),
         (lambda: made(color={"part": [np.nan, *[1.0] * 59]}), "missing values"),
         (lambda: made(color={"part": [np.inf, *[1.0] * 59]}), "infinite"),
         (lambda: picked({"only": vectors()}), "must be two or more"),
-        (lambda: picked(null=STATES), "the control's"),
         (lambda: picked(first="never"), "'never', to be shown at first, is none of the states"),
         (lambda: picked(title={"early": "Apart"}), "give each its own"),
         (lambda: picked(compared={"before": vectors(59)}), "compared of shape"),
-        (lambda: picked({"early": vectors(59), "late": vectors()}), r"states\['early'\] of shape"),
-        (lambda: mapped("["), r"'\[' is no regular expression: unterminated"),
-        (lambda: mapped(0), "words is 0: it must be a whole number, 1 or more"),
         (lambda: mapped(["zebra", "gnu"]), "none of the 2 words is in the vocabulary, such as 'zebra'"),
         (lambda: mapped(["king", "queen"]), "2 words with vectors are too few"),
         (lambda: mapped(layout="tsne"), 'use "neighbors", "pca"'),
