@@ -88,7 +88,7 @@ class Form:
 
     @property
     def checksum(self) -> str | None:
-        """The best checksum, as "sha256:<hex>"; None where the form is known by its text."""
+        """The best checksum, as ``sha256:<hex>``; None where the form is known by its text."""
         return _best((self.sha256, self.sha1, self.md5))
 
 
@@ -113,7 +113,7 @@ class DataFile:
 
     @property
     def text_checksum(self) -> str | None:
-        """The best checksum of the uncompressed bytes, as "sha256:<hex>"."""
+        """The best checksum of the uncompressed bytes, as ``sha256:<hex>``."""
         return _best((self.text_sha256, self.text_sha1, self.text_md5))
 
     @property
