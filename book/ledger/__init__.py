@@ -31,9 +31,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "measurement_texts",
             "repetitions",
             "summary",
-            "table",
             "tally",
-            "verdict_text",
         ],
         "verdicts": [
             "INCONCLUSIVE",

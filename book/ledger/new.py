@@ -48,7 +48,7 @@ def new_paper(name: str, root: Path = ROOT) -> list[Path]:
         contents[Path(place)] = text.replace(PAPER, name).replace("My paper", title)
     before, last, after = (root / "book" / "_toc.yml").read_text(encoding="utf-8").partition(LAST_PART)
     contents[Path("book", "_toc.yml")] = before + PART.format(title=title, name=name) + last + after
-    for place, text in contents.items():
-        (root / place).parent.mkdir(parents=True, exist_ok=True)
-        (root / place).write_text(text, encoding="utf-8")
+    for written, text in contents.items():
+        (root / written).parent.mkdir(parents=True, exist_ok=True)
+        (root / written).write_text(text, encoding="utf-8")
     return list(contents)

@@ -164,7 +164,7 @@ def _measurement_cells(row: Row) -> list[str]:
         paper.append(f"<small title='{html.escape(measurement.why, quote=True)}'>implied</small>")
     if measurement.accept:
         paper.append(f"<br><small>accepted {interval(*measurement.accept)}</small>")
-    mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(ledger.verdict_text(row))}"
+    mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(tagged(row.verdict, row.smaller_scale))}"
     if finding is None:
         return [text_html(measurement.label + unit), " ".join(paper), mark]
     known = ["exact" if finding.exact else f"{_span(row)}, {html.escape(ledger.repetitions(finding))}"]
