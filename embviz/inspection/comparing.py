@@ -122,8 +122,10 @@ def compare(
     turned, permuted = _aligned(a, b, rng), _aligned(a, b[order], rng)
     own = metrics.cosines(a, turned)
     table = _quantities(a, b, order, (own, metrics.cosines(a, permuted)), rng)
+    values = [measures.singular_values(one) for one in (a, b)]
     names = (sides[0].name, sides[1].name)
     names = (f"{names[0]} (first)", f"{names[1]} (second)") if names[0] == names[1] else names
+    spectra = {name: one / np.sqrt((one**2).sum()) for name, one in zip(names, values, strict=True)}
     return Comparison(
         names,
         (len(sides[0].tokens), len(sides[1].tokens)),
@@ -131,7 +133,7 @@ def compare(
         table,
         _moved(tokens, names, a, b, own),
         _changes(sides[0].weights, sides[1].weights, seed, progress),
-        {name: _spectrum(one) for name, one in zip(names, (a, b), strict=True)},
+        spectra,
         {names[0]: a, names[1]: turned, "tokens in random order": permuted},
         own,
     )
@@ -244,12 +246,6 @@ def _moved(
         near, _ = metrics.nearest_neighbors(rows, 4, asked=asked, metric="cosine")
         columns[f"nearest in {name}"] = [", ".join(tokens[row] for row in one) for one in near.tolist()]
     return pd.DataFrame({"token": [tokens[row] for row in asked], "cosine": cosines[asked], **columns})
-
-
-def _spectrum(rows: np.ndarray) -> np.ndarray:
-    values = measures.singular_values(rows)
-    found: np.ndarray = values / np.sqrt((values**2).sum())
-    return found
 
 
 # --- matrices ---------------------------------------------------------------------------------------------
