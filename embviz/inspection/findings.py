@@ -107,7 +107,7 @@ class Inspection:
     measured: list[Measured]  # in the order of the model; what does not apply says so in its note
     neighbors: pd.DataFrame  # token, neighbor, cosine, control (of rows mixed column by column)
     extremes: pd.DataFrame  # token, row, length, deviation (in median absolute ones): shortest and longest
-    spectra: dict[str, tuple[np.ndarray, np.ndarray]]  # singular values over the edge, and independent ones'
+    spectra: dict[str, tuple[np.ndarray, np.ndarray]]  # singular values and a control's, over the edge
     lengths: np.ndarray  # (V,) of all rows of the embedding
     rows: np.ndarray  # whose nearest rows were looked for among all rows
     kinds: pd.DataFrame = field(default_factory=pd.DataFrame)  # lengths and isotropy by kind of token
