@@ -59,16 +59,19 @@ def test_the_spectrum_of_a_text_is_the_same_without_any_extra():
     assert "random orders" in sentence
 
 
-def test_a_paper_of_ones_own_is_begun_measured_and_judged_without_any_extra(tmp_path):
+def test_commands_of_texts_and_data_need_no_extra_and_a_page_says_what_it_needs(tmp_path):
+    (tmp_path / "mine.txt").write_text("a rose is a rose and a thorn is no rose but it is red or white " * 9)
     code = """
-import os
 from embviz.cli import main
 
-assert main(["new", "tulips"]) == 0
-os.chdir("tulips")
-assert main(["run", "tulips", "--jobs", "1"]) == main(["ledger", "tulips"]) == 0
+text = ["spectrum", "mine.txt", "--min-count", "1", "--window", "2"]
+assert main(["data", "list"]) == main(text) == 0
+sys.stderr = sys.stdout
+print(main([*text, "--html", "page.html"]))
 """
-    assert ": reproduced; scale quick" in run_without(VIEW + TORCH, code, tmp_path)
+    *_, line, code = run_without(VIEW + TORCH, code, tmp_path).splitlines()
+    assert line.startswith("embviz: embviz.view needs ")
+    assert code == "1"
 
 
 @pytest.mark.parametrize(
