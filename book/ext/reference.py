@@ -131,14 +131,16 @@ def entries(room: str, used: frozenset[str] = frozenset()) -> list[Entry]:
 
 
 def needed(public: list[Entry]) -> set[str]:
-    """What entries return, raise, and refer to: last parts of names."""
+    """What entries return and raise, and they and their modules refer to: last parts of names."""
+    texts = [importlib.import_module(name).__doc__ or "" for name in {entry.module for entry in public}]
     wanted = set()
     for node in [node for entry in public for node in ast.walk(entry.node)]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            text = ast.get_docstring(node) or ""
-            wanted |= set(re.findall(r":[a-z]+:`~?(?:\w+\.)*(\w+)`", text) + re.findall(r"\w+Error\b", text))
+            texts.append(ast.get_docstring(node) or "")
         if isinstance(node, ast.FunctionDef) and node.returns:
             wanted |= {name.id for name in ast.walk(node.returns) if isinstance(name, ast.Name)}
+    for text in texts:
+        wanted |= set(re.findall(r":[a-z]+:`~?(?:\w+\.)*(\w+)`", text) + re.findall(r"\w+Error\b", text))
     return wanted
 
 
