@@ -13,8 +13,8 @@ from book import ledger
 from book.ledger.claims import IMPLIED, Claim, history_of
 from book.ledger.judging import TEXTS_DISAGREE, Entry, Row
 from book.ledger.verdicts import NOT_TESTED, SMALLER_SCALE, tagged
+from book.view import looks
 from book.view.sentences import MOST_DIGITS, digits_for, interval
-from embviz.view import theme
 from embviz.view.typesetting import number
 
 
@@ -164,7 +164,7 @@ def _measurement_cells(row: Row) -> list[str]:
         paper.append(f"<small title='{html.escape(measurement.why, quote=True)}'>implied</small>")
     if measurement.accept:
         paper.append(f"<br><small>accepted {interval(*measurement.accept)}</small>")
-    mark = f"{theme.VERDICT_MARKS[row.verdict]}&nbsp;{html.escape(tagged(row.verdict, row.smaller_scale))}"
+    mark = f"{looks.MARKS[row.verdict]}&nbsp;{html.escape(tagged(row.verdict, row.smaller_scale))}"
     if finding is None:
         return [text_html(measurement.label + unit), " ".join(paper), mark]
     known = ["exact" if finding.exact else f"{_span(row)}, {html.escape(ledger.repetitions(finding))}"]
@@ -221,8 +221,8 @@ def claims_matrix(items: Sequence[Entry]) -> str:
     for item in items:
         title = f"{item.claim.title}: {tagged(item.verdict, item.smaller_scale)}"
         marks.setdefault(item.claim.paper, []).append(
-            f"<a href='#{html.escape(item.claim.id)}' style='color:{theme.VERDICT_COLOURS[item.verdict]}' "
-            f"title='{html.escape(title, quote=True)}'>{theme.VERDICT_MARKS[item.verdict]}</a>"
+            f"<a href='#{html.escape(item.claim.id)}' style='color:{looks.COLOURS[item.verdict]}' "
+            f"title='{html.escape(title, quote=True)}'>{looks.MARKS[item.verdict]}</a>"
         )
     body = "".join(
         f"<tr><th><a href='#{paper}'>{paper}</a></th><td>{' '.join(own)}</td></tr>"
@@ -293,7 +293,7 @@ def _range_picture(row: Row) -> str:
     if (paper := across(row.measurement.paper)) is not None:
         marks.append(f"<path d='M{paper} 1v14' stroke='currentColor' stroke-width='2'/>")
     if finding is not None:
-        colour = theme.VERDICT_COLOURS[row.verdict]
+        colour = looks.COLOURS[row.verdict]
         control = across(finding.controls.get(row.measurement.control or "", None))
         if control is not None:
             marks.append(f"<path d='M{control - 3} 5l6 6m0-6l-6 6' stroke='currentColor' opacity='.7'/>")
@@ -314,6 +314,6 @@ def ledger_address(claim: Claim, root: str = "") -> str:
 
 def verdict_html(verdict: str, smaller_scale: bool = False) -> str:
     """A verdict with its mark, and the tag of a smaller scale."""
-    colour, mark = theme.VERDICT_COLOURS[verdict], theme.VERDICT_MARKS[verdict]
+    colour, mark = looks.COLOURS[verdict], looks.MARKS[verdict]
     tag = f" <i>({SMALLER_SCALE})</i>" if smaller_scale else ""
     return f"<b style='color:{colour}'>{mark}</b>&nbsp;<b>{html.escape(verdict)}</b>{tag}"

@@ -22,7 +22,7 @@ import pandas as pd
 from book import ledger
 from book.ledger.findings import Finding, over_seeds
 from book.ledger.verdicts import tagged
-from embviz.view import theme
+from book.view import looks
 from embviz.view.typesetting import number
 
 NOT_MEASURED = "not measured"
@@ -361,7 +361,7 @@ def _link(cited: re.Match[str], root: str) -> str:
     words = tagged(cited["verdict"], bool(cited["scale"])).replace(" ", "&nbsp;")
     return (
         f' <small><a href="{root}ledger.html#{claim.id}" title="{html.escape(claim.title, quote=True)}">'
-        f"{theme.VERDICT_MARKS[cited['verdict']]}&nbsp;{words}</a></small>"
+        f"{looks.MARKS[cited['verdict']]}&nbsp;{words}</a></small>"
     )
 
 

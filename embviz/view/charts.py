@@ -105,12 +105,6 @@ def check_columns(
     return data[wanted].assign(**kinds)  # type: ignore[return-value]
 
 
-def holds_words(data: Data, field: str) -> bool:
-    """Whether a table's column holds categories; False for an explorer's data, which come later."""
-    known = isinstance(data, pd.DataFrame) and field in data
-    return known and not pd.api.types.is_numeric_dtype(data[field].dtype)
-
-
 def kind_names(data: Data, kind: str | None, names: Sequence[str] | None) -> list[str]:
     """The kinds in a column: as given, or as they come; none without a column.
 
@@ -139,11 +133,6 @@ def null_kind(null: Null | None, kinds: Sequence[str]) -> str | None:
     if null not in kinds:
         raise ValueError(f"null={null!r} is none of the kinds: {', '.join(kinds) or 'there is one line'}")
     return null
-
-
-def several_in_one(data: Data, kind: str, by: str) -> bool:
-    """Whether a value of `kind` has several of `by`; an explorer's data is taken to have them."""
-    return not isinstance(data, pd.DataFrame) or bool((data.groupby(kind)[by].nunique() > 1).any())
 
 
 def refuse_repeats(data: Data, fields: Sequence[str | None], advice: str) -> None:
@@ -400,11 +389,14 @@ def levels(
 
     A pair of nulls is a grey band; a null that is text is a kind and no level. Upright: along the x axis.
     """
-    layers = []
+    layers, grey = [], theme.NULL_COLOUR
     numbers = None if isinstance(null, str | tuple) else null
     if isinstance(null, tuple):
-        layers += _band(*null, upright=upright)
-    grey = theme.NULL_COLOUR
+        ends = [{"level": null[0], "high": null[1], "name": "null"}]
+        base = alt.Chart(alt.Data(values=ends))
+        area = base.mark_rect(color=grey, opacity=theme.OPACITY["band"], clip=True)
+        shown = area.encode(x="level:Q", x2="high:Q") if upright else area.encode(y="level:Q", y2="high:Q")
+        layers += [shown, _level_names(base, upright)]
     layers += _rules(named_levels(numbers, "null"), theme.NULL_DASH, grey, upright)
     layers += _rules(named_levels(reference), theme.DASHES[1], theme.INK, upright)
     layers += _rules(named_levels(published, theme.PUBLISHED), theme.DASHES[3], theme.INK, upright)
@@ -436,13 +428,6 @@ def _level_names(base: alt.Chart, upright: bool) -> alt.Chart:
         return above.encode(x="level:Q", y=alt.value(0), text="name:N")
     right = base.mark_text(align="right", baseline="bottom", dx=-3, dy=-2, fontSize=small)
     return right.encode(x=alt.value("width"), y="level:Q", text="name:N")
-
-
-def _band(low: float, high: float, *, upright: bool) -> list[alt.Chart]:
-    base = alt.Chart(alt.Data(values=[{"level": low, "high": high, "name": "null"}]))
-    area = base.mark_rect(color=theme.NULL_COLOUR, opacity=theme.OPACITY["band"], clip=True)
-    shown = area.encode(x="level:Q", x2="high:Q") if upright else area.encode(y="level:Q", y2="high:Q")
-    return [shown, _level_names(base, upright)]
 
 
 # --- Student's interval of the mean over seeds, computed by the chart -------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -73,42 +73,38 @@ def plot_distances(
     >>> picture = plot_distances(rows, rows @ np.diag(range(1, 9)), tokens=words, chosen=["word 3"])
     >>> picture = plot_distances(rows, tokens=words, chosen=words[:5])
     """
-    tables = [_table(rows, name, tokens) for rows, name in ((first, "first"), (second, "second"))]
+    tables = [_table(first, "first", tokens)]
     words, own = [str(token) for token in tokens], [str(token) for token in chosen]
     places = _places(words, own)
     if second is None:
         places = places or [words.index(word) for word in list(dict.fromkeys(words))[:FEW]]
         return _matrix(tables[0], [words[place] for place in places], places, names[0], caption)
+    tables.append(_table(second, "second", tokens))
     return _pairs(tables, words, dict(zip(own, places, strict=True)), names, caption)
 
 
 def _table(rows: Any, name: str, tokens: Sequence[str]) -> Any:
     """The rows as an array, nothing copied: of a vocabulary only those that are shown are read."""
-    if rows is None:
-        return None
     rows = rows if hasattr(rows, "shape") else np.asarray(rows)
     if len(rows.shape) != 2:
         raise ValueError(f"{name} has shape {tuple(rows.shape)}: give a matrix, one row a token")
-    if len(rows) != len(tokens):
-        raise ValueError(f"{name} has {len(rows):,} rows, and there are {len(tokens):,} tokens: one each")
-    if len(rows) < 3:
-        raise ValueError(f"{name} has {len(rows)} rows: pairs of tokens need three at least")
+    if not 3 <= len(rows) == len(tokens):
+        raise ValueError(
+            f"{name} has {len(rows):,} rows, and there are {len(tokens):,} tokens: one each, three at least"
+        )
     return rows
 
 
 def _places(words: list[str], chosen: list[str]) -> list[int]:
-    if len(chosen) > MOST_CHOSEN:
-        raise ValueError(f"{len(chosen)} tokens are chosen: {MOST_CHOSEN} can be told apart")
-    where: dict[str, list[int]] = {word: [] for word in chosen}
-    if len(where) < len(chosen):
-        raise ValueError(f"chosen has a token twice: {chosen!r}")
-    for place, word in enumerate(words):
-        if word in where:
-            where[word].append(place)
-    for word, found in where.items():
-        if len(found) != 1:
-            raise ValueError(f"the token {word!r} is {'absent' if not found else 'there more than once'}")
-    return [found[0] for found in where.values()]
+    """The row of each chosen token."""
+    if len(chosen) > MOST_CHOSEN or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"chosen has {len(chosen)} tokens: {MOST_CHOSEN} at most can be told apart, each once"
+        )
+    for word in chosen:
+        if (n := words.count(word)) != 1:
+            raise ValueError(f"the token {word!r} is {'there more than once' if n else 'absent'}")
+    return [words.index(word) for word in chosen]
 
 
 def _distances(rows: Any, i: np.ndarray, j: np.ndarray, distance: str, name: str) -> np.ndarray:
@@ -144,11 +140,7 @@ def _random_pairs(n: int, n_pairs: int, rng: np.random.Generator) -> tuple[np.nd
 
 
 def _pairs(
-    tables: list[Any],
-    words: list[str],
-    chosen: dict[str, int],
-    names: tuple[str, str],
-    caption: str,
+    tables: list[Any], words: list[str], chosen: dict[str, int], names: tuple[str, str], caption: str
 ) -> Explorer:
     n = len(words)
 
@@ -163,36 +155,27 @@ def _pairs(
         shuffled = rng.permutation(n)
         across = _distances(tables[0], i, j, distance, "first")
         up = {
-            SAME: _distances(tables[1], i, j, distance, "second"),
             SHUFFLED: _distances(tables[1], shuffled[i], shuffled[j], distance, "second"),
+            SAME: _distances(tables[1], i, j, distance, "second"),
         }
         labels = [f"{words[a]} – {words[b]}" for a, b in zip(i, j, strict=True)]
         marks = [
-            pd.DataFrame({"across": across, "up": up[kind], "pair": labels, "which": kind})
-            for kind in (SHUFFLED, SAME)
+            pd.DataFrame({"across": across, "up": own, "pair": labels, "which": kind})
+            for kind, own in up.items()
         ]
-        agreement = {kind: _rank_correlation(across, own) for kind, own in up.items()}
+        agreement = {kind: [_rank_correlation(across, own)] for kind, own in up.items()}
         return {
             "marks": pd.concat(marks, ignore_index=True),
-            "agreement": pd.DataFrame([{"same": agreement[SAME], "shuffled": agreement[SHUFFLED]}]),
+            "agreement": pd.DataFrame({"same": agreement[SAME], "shuffled": agreement[SHUFFLED]}),
         }
 
-    about = f"Each mark is a pair of {n:,} tokens, {N_PAIRS} pairs at most, drawn at random. Grey: every "
-    about += f"token of {names[0]} has the vector of a random token of {names[1]}."
-    return Explorer(
-        measure,
-        {
-            "distance": Choice(DISTANCES, "distance"),
-            "token": Choice([ALL, *chosen], "pairs with"),
-            "draw": _draws("draw of pairs"),
-        },
-        _scatter(names),
-        title=_agreement_title(names),
-        caption=f"{about} {caption}".strip(),
-    )
+    def draw(marks: Any) -> alt.LayerChart:
+        axes = [Axis(f, title=f"distance in {own}") for f, own in zip(("across", "up"), names, strict=True)]
+        return plot_scatter(
+            marks, *axes, kind="which", names=[SAME, SHUFFLED], null=SHUFFLED, tooltip=["pair"],
+            size="small", kind_title="",
+        )  # fmt: skip
 
-
-def _agreement_title(names: tuple[str, str]) -> Callable[[pd.DataFrame], str]:
     def title(agreement: pd.DataFrame) -> str:
         same, shuffled = agreement.iloc[0][["same", "shuffled"]]
         return (
@@ -200,35 +183,19 @@ def _agreement_title(names: tuple[str, str]) -> Callable[[pd.DataFrame], str]:
             f"with tokens shuffled {shuffled:.2f}"
         )
 
-    return title
-
-
-def _scatter(names: tuple[str, str]) -> Callable[[Any], alt.LayerChart]:
-    def draw(marks: Any) -> alt.LayerChart:
-        return plot_scatter(
-            marks,
-            Axis("across", title=f"distance in {names[0]}"),
-            Axis("up", title=f"distance in {names[1]}"),
-            kind="which",
-            names=[SAME, SHUFFLED],
-            null=SHUFFLED,
-            tooltip=["pair"],
-            size="small",
-            kind_title="",
-        )
-
-    return draw
-
-
-def _draws(label: str) -> Choice:
-    return Choice([0], label, live_values=LIVE_DRAWS)
+    about = f"Each mark is a pair of {n:,} tokens, {N_PAIRS} pairs at most, drawn at random. Grey: every "
+    about += f"token of {names[0]} has the vector of a random token of {names[1]}."
+    controls = {
+        "distance": Choice(DISTANCES, "distance"),
+        "token": Choice([ALL, *chosen], "pairs with"),
+        "draw": Choice([0], "draw of pairs", live_values=LIVE_DRAWS),
+    }
+    return Explorer(measure, controls, draw, title=title, caption=f"{about} {caption}".strip())
 
 
 def _rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
     """Spearman's, 0 where all distances of one are equal."""
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return 0.0
-    return float(stats.spearmanr(x, y).statistic)
+    return float(stats.spearmanr(x, y).statistic) if np.ptp(x) and np.ptp(y) else 0.0
 
 
 # --- one embedding ----------------------------------------------------------------------------------
@@ -243,26 +210,30 @@ def _matrix(rows: Any, words: list[str], places: list[int], name: str, caption: 
         # a coordinate's values over all tokens in a random order: of those tokens that are shown
         drawn = [rng.permutation(n)[: len(at)] for _ in range(own.shape[1])]
         mixed = np.stack([np.asarray(rows[drawn[k], k], float) for k in range(own.shape[1])], axis=1)
-        mean = _distances(
-            rows, *_random_pairs(n, min(N_MEAN, n * (n - 1) // 2), rng), distance, "first"
-        ).mean()
+        pairs = _random_pairs(n, min(N_MEAN, n * (n - 1) // 2), rng)
+        mean = _distances(rows, *pairs, distance, "first").mean()
         if mean == 0:
             raise ValueError("all tokens lie in one place: their distances have no unit")
-        tables = {"matrix": own, "shuffled": mixed}
-        return {key: _cells(part, words, distance, mean) for key, part in tables.items()}
+        cells = pd.DataFrame([(row, column) for row in words for column in words], columns=["row", "column"])
+        found = {}
+        for key, part in {"matrix": own, "shuffled": mixed}.items():
+            square = metrics.pairwise_distances(part, metric=distance.lower())  # type: ignore[arg-type]
+            found[key] = cells.assign(relative=square.ravel() / mean)
+        return found
 
-    about = f"Distances of {len(words)} of {n:,} tokens, over the mean distance of random pairs. Right: each "
-    about += "coordinate has its values of all tokens in a random order."
-    return Explorer(
-        measure,
-        {"distance": Choice(DISTANCES, "distance"), "draw": _draws("draw of the shuffling")},
-        _heat_maps(name, words),
-        title=_nearness_title(name),
-        caption=f"{about} {caption}".strip(),
-    )
+    def draw(matrix: Any, shuffled: Any) -> alt.ConcatChart:
+        axes = Axis("column", title=""), Axis("row", title="")
+        value = Axis("relative", limits=(0, 2), title="distance / mean distance")
+        labels = ".2f" if len(words) <= FEW else None
+        return panels(
+            {
+                above: plot_heat_map(
+                    data, *axes, value, x_names=words, y_names=words, labels=labels, height="tall"
+                )
+                for above, data in ((name, matrix), ("control: coordinates shuffled", shuffled))
+            }
+        )
 
-
-def _nearness_title(name: str) -> Callable[[pd.DataFrame, pd.DataFrame], str]:
     def title(matrix: pd.DataFrame, shuffled: pd.DataFrame) -> str:
         near, far = (one.loc[one["row"] != one["column"], "relative"].mean() for one in (matrix, shuffled))
         return (
@@ -270,31 +241,10 @@ def _nearness_title(name: str) -> Callable[[pd.DataFrame, pd.DataFrame], str]:
             f"with coordinates shuffled {far:.2f}"
         )
 
-    return title
-
-
-def _heat_maps(name: str, words: list[str]) -> Callable[[Any, Any], alt.ConcatChart]:
-    def draw(matrix: Any, shuffled: Any) -> alt.ConcatChart:
-        return panels(
-            {
-                words_above: plot_heat_map(
-                    data,
-                    Axis("column", title=""),
-                    Axis("row", title=""),
-                    Axis("relative", limits=(0, 2), title="distance / mean distance"),
-                    x_names=words,
-                    y_names=words,
-                    labels=".2f" if len(words) <= FEW else None,
-                    height="tall",
-                )
-                for words_above, data in ((name, matrix), ("control: coordinates shuffled", shuffled))
-            }
-        )
-
-    return draw
-
-
-def _cells(rows: np.ndarray, words: list[str], distance: str, mean: float) -> pd.DataFrame:
-    square = metrics.pairwise_distances(rows, metric="euclidean" if distance == "Euclidean" else "cosine")
-    grid = [(row, column) for row in words for column in words]
-    return pd.DataFrame(grid, columns=["row", "column"]).assign(relative=square.ravel() / mean)
+    about = f"Distances of {len(words)} of {n:,} tokens, over the mean distance of random pairs. Right: each "
+    about += "coordinate has its values of all tokens in a random order."
+    controls = {
+        "distance": Choice(DISTANCES, "distance"),
+        "draw": Choice([0], "draw of the shuffling", live_values=LIVE_DRAWS),
+    }
+    return Explorer(measure, controls, draw, title=title, caption=f"{about} {caption}".strip())

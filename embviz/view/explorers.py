@@ -242,20 +242,6 @@ class Toggle(Control):
         return sent
 
 
-def _checked_tries(
-    tries: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Control]
-) -> list[dict[str, Any]]:
-    for name, values in tries.items():
-        for control, value in values.items():
-            if control not in controls:
-                raise ValueError(
-                    f"to try {name!r}: there is no control {control!r}, but {', '.join(controls)}"
-                )
-            if value not in controls[control].values:
-                raise ValueError(f"to try {name!r}: {value!r} is no value of the control {control!r}")
-    return [{"name": name, "values": dict(values)} for name, values in tries.items()]
-
-
 class Explorer(Picture):
     """A chart that answers to controls, with a kernel or without.
 
@@ -343,7 +329,7 @@ class Explorer(Picture):
             raise ValueError(f"{sorted(both)[0]!r} is measured and only drawn: give one another name")
         if measure is None and grid is None:
             raise ValueError("an explorer needs a measuring function, or a grid of stored results, or both")
-        self.tries = _checked_tries(tries or {}, {**self.controls, **self.view_controls})
+        self.tries = self._checked_tries(tries or {})
         self.measure, self.draw = measure, draw
         self.title, self.caption = title, caption
         self.digits = digits
@@ -360,6 +346,15 @@ class Explorer(Picture):
 
     def __repr__(self) -> str:
         return short_repr("explorer", self.first_title)
+
+    def _checked_tries(self, tries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        every = {**self.controls, **self.view_controls}
+        for name, values in tries.items():
+            for control, value in values.items():
+                if control not in every or value not in every[control].values:
+                    has = every[control].values if control in every else ", ".join(every)
+                    raise ValueError(f"to try {name!r} sets {control!r} to {value!r}: there is {has}")
+        return [{"name": name, "values": dict(values)} for name, values in tries.items()]
 
     # --- the widget ---
 
@@ -571,8 +566,22 @@ class Explorer(Picture):
     def _measured(self, values: Mapping[str, Any]) -> Tables:
         if self.measure is None:
             return self._at(values)
-        tables = measure_tables(self.measure, values)
-        self._check(tables, values)
+        # Two BLAS threads took 150 times one's time for a 300 x 300 matrix on a busy machine; and a sum in
+        # one order gives the same digits everywhere.
+        try:
+            with threadpool_limits(limits=1):
+                tables = as_tables(self.measure(**values), self._name)
+        except Exception as error:
+            at = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            error.add_note(f"measured by {self._name} at {at}")
+            raise
+        for table in tables.values():
+            taken = [column for column in table.columns if column in self.controls]
+            if taken:
+                raise ValueError(
+                    f"the measured table has a column {taken[0]!r}, the name of a control: rename one"
+                )
+            refuse_holes(table, f" that {self._name} measured at {dict(values)}")
         return tables
 
     @functools.cached_property
@@ -595,15 +604,6 @@ class Explorer(Picture):
             name: parts[tuple(values[control] for control in own)]
             for name, (own, parts) in self._parts.items()
         }
-
-    def _check(self, tables: Tables, values: Mapping[str, Any]) -> None:
-        for table in tables.values():
-            taken = [column for column in table.columns if column in self.controls]
-            if taken:
-                raise ValueError(
-                    f"the measured table has a column {taken[0]!r}, the name of a control: rename one"
-                )
-            refuse_holes(table, f" that {self._name} measured at {dict(values)}")
 
     def _checked_grid(self, grid: Tables) -> Tables:
         self._refuse_too_many()
@@ -818,19 +818,6 @@ def check_page_size(spec: dict[str, Any], name: str, advice: str) -> None:
         raise ValueError(f"{name} would put {size:,} bytes into the page, more than {TWIN_LIMIT:,}: {advice}")
     if size > TWIN_WARNING:
         warnings.warn(f"{name} puts {size:,} bytes into the page: {advice}", stacklevel=4)
-
-
-def measure_tables(measure: Measure, values: Mapping[str, Any]) -> Tables:
-    """What a function measures, as tables by name; an error says which function and values it came from."""
-    # Two BLAS threads took 150 times one's time for a 300 x 300 matrix on a busy machine; and a sum in one
-    # order gives the same digits everywhere.
-    at = ", ".join(f"{name}={value!r}" for name, value in values.items())
-    try:
-        with threadpool_limits(limits=1):
-            return as_tables(measure(**values), name_of(measure))
-    except Exception as error:
-        error.add_note(f"measured by {name_of(measure)} at {at}")
-        raise
 
 
 def _own_value(control: Control, stored: Any) -> Any:

@@ -87,7 +87,10 @@ def plot_strip(
         "x": charts.position(alt.X, across, charts.make_scale(across)),
         "y": alt.Y(f"{kind}:N", scale=alt.Scale(domain=rows), axis=alt.Axis(title=None, ticks=False)),
     }
-    apart = by is not None and charts.several_in_one(data, kind, by)
+    # a row that has several of `by`, as an explorer's data may, has a part for each
+    apart = by is not None and (
+        not isinstance(data, pd.DataFrame) or bool((data.groupby(kind)[by].nunique() > 1).any())
+    )
     if apart:
         place["yOffset"] = alt.YOffset(f"{by}:N", scale=alt.Scale(domain=colours))
     level = published if isinstance(published, int | float) else None
@@ -298,7 +301,9 @@ def plot_bars(
     """
     across, up = as_axis(x), as_axis(y)
     x, y = across.column, up.column
-    by_name = x_names is not None or charts.holds_words(data, x)
+    by_name = x_names is not None or (
+        isinstance(data, pd.DataFrame) and x in data and not pd.api.types.is_numeric_dtype(data[x])
+    )
     control = null if isinstance(null, str) and isinstance(data, pd.DataFrame) and null in data else None
     numbers = [y, control, None if by_name else x]
     data = charts.check_columns(data, numbers=numbers, words=[kind, x if by_name else None])

@@ -34,22 +34,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4))
 
-# The ledger's verdicts, each with a colour, a shape and a mark: no dichromat tells seven colours apart.
-STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
-VERDICT_LOOKS = {
-    "reproduced": ("#009E73", "circle", "✓"),
-    "not specific": ("#0072B2", STAR, "="),
-    "not reproduced": ("#D55E00", "square", "✗"),
-    "yes": ("#00A0B0", "triangle-right", "Y"),
-    "no": ("#C2185B", "triangle-left", "N"),
-    "inconclusive": ("#CC79A7", "diamond", "?"),
-    "not tested": ("#888888", "cross", "–"),
-}
-VERDICT_COLOURS = {verdict: colour for verdict, (colour, _, _) in VERDICT_LOOKS.items()}
-VERDICT_SHAPES = {verdict: shape for verdict, (_, shape, _) in VERDICT_LOOKS.items()}
-VERDICT_MARKS = {**{verdict: mark for verdict, (_, _, mark) in VERDICT_LOOKS.items()}, "reported": "·"}
-
-# What the ledger's paper says, and what a control gives: never a kind's colour.
+# What the paper says, and what a control gives: never a kind's colour.
 PUBLISHED = "published"
 PUBLISHED_SHAPE = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"  # a cross, lying
 # Several controls of one chart share the grey and differ by dots or shape.

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from book import ledger
 from embviz import labels
 from embviz.view import pages, theme
 
@@ -61,15 +60,6 @@ def test_pages_and_maps_show_the_lighter_colours_on_a_dark_page():
             rule = f'[{attribute}="{colour}" i] {{ {attribute}: {lighter.lower()}; }}'
             assert chart.count(rule) == 2  # a page that names its theme, and one that follows the system
         assert f'"{colour}": "{lighter.lower()}"' in map_
-
-
-@pytest.mark.parametrize("verdict", ledger.VERDICTS)
-def test_every_verdict_has_a_look_that_stands_out_on_white_and_on_the_dark_page(verdict):
-    colour, shape, mark = theme.VERDICT_LOOKS[verdict]
-    assert contrast(rgb(colour), WHITE) >= 3
-    assert contrast(rgb(colour), DARK_PAGE) >= 3
-    for other in set(ledger.VERDICTS) - {verdict}:
-        assert not {colour, shape, mark} & set(theme.VERDICT_LOOKS[other])
 
 
 @pytest.mark.parametrize("seen", [np.eye(3), PROTAN, DEUTAN], ids=["typical", "protan", "deutan"])
