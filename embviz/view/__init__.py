@@ -23,15 +23,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "histograms": ["plot_histogram", "plot_ridges"],
         "paths": ["plot_path"],
         "maps": ["Map", "embedding_map", "map_of", "map_of_neighbors", "pick_a_word", "side_by_side"],
-        "explorers": [
-            "Choice",
-            "Control",
-            "Explorer",
-            "Range",
-            "Toggle",
-            "compact_row",
-        ],
-        "pages": ["Page", "save_page"],
+        "explorers": ["Choice", "Explorer", "Range", "Toggle"],
+        "pages": ["save_page"],
         "reports": [
             "comparison_page",
             "inspection_page",
@@ -40,8 +33,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "plot_states",
             "plot_trace",
         ],
-        "player": ["LiveRun", "Number", "Numbers", "Player"],
+        "player": ["Number", "Player"],
         "theme": ["captioned"],
-        "typesetting": ["TypesetTable", "typeset", "typeset_frames"],
+        "typesetting": ["typeset", "typeset_frames"],
     },
 )

@@ -71,39 +71,25 @@ def plot_curves(
     charts.refuse_logarithms(data, x, y)
     across = charts.position(alt.X, x, charts.tight_scale(x))
     up = charts.position(alt.Y, y, charts.make_scale(y))
-    looks = _line_looks(kind, kinds, null, kind_title)
+    looks: dict[str, Any] = {}
+    if kind is not None:
+        styles = theme.line_styles(kind, kinds, null=charts.null_kind(null, kinds), words=kind_title)
+        looks = dict(zip(("color", "strokeDash"), styles, strict=True))
     layers = _seed_layers(across, up, looks, seed=seed, interval=interval)
     if isinstance(published, pd.DataFrame):
+        rows = charts.check_columns(published, numbers=[y.column], more=[x.column]).to_dict("records")
+        mark = alt.Chart(alt.Data(values=rows)).mark_point(
+            shape=theme.PUBLISHED_SHAPE, size=theme.SIZES["mark"], color=theme.INK, clip=True
+        )
+        tooltip = alt.Tooltip(f"{y.column}:Q", title=theme.PUBLISHED, format=",.4~g")
         layers += charts.levels(reference=reference, null=null)
-        layers.append(_crosses(published, across, up))
+        layers.append(mark.encode(x=across, y=up, tooltip=tooltip))  # no legend
     else:
         layers += charts.levels(reference=reference, null=null, published=published)
     chart = charts.pack_layers(data, layers)
     return charts.fill_width(
         chart, f"{theme.title(y.column)} over {theme.title(x.column)}", theme.HEIGHTS[height]
     )
-
-
-def _crosses(table: pd.DataFrame, across: alt.X, up: alt.Y) -> alt.Chart:
-    """The paper's values at their places, without a legend."""
-    y = charts.column(up)
-    rows = charts.check_columns(table, numbers=[y], more=[charts.column(across)]).to_dict("records")
-    mark = alt.Chart(alt.Data(values=rows)).mark_point(
-        shape=theme.PUBLISHED_SHAPE, size=theme.SIZES["mark"], color=theme.INK, clip=True
-    )
-    tooltip = alt.Tooltip(f"{y}:Q", title=theme.PUBLISHED, format=",.4~g")
-    return mark.encode(x=across, y=up, tooltip=tooltip)
-
-
-def _line_looks(
-    kind: str | None, kinds: Sequence[str], null: Null | None, words: str | None
-) -> dict[str, Any]:
-    """Colour and dash of the kinds; none where there is one line."""
-    if kind is None:
-        return {}
-    control = charts.null_kind(null, kinds)
-    colour, dash = theme.line_styles(kind, kinds, null=control, words=words)
-    return {"color": colour, "strokeDash": dash}
 
 
 def _seed_layers(

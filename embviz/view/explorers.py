@@ -242,7 +242,31 @@ class Toggle(Control):
         return sent
 
 
-class Explorer(Picture):
+class Controlled(Picture):
+    """A picture that Vega draws under controls: what an explorer and a player share."""
+
+    runtime = traitlets.Bytes().tag(sync=True)
+    kind = ""
+    title: Title
+
+    @property
+    def first_title(self) -> str:
+        """The title at the controls' first values."""
+        raise NotImplementedError
+
+    @traitlets.default("runtime")
+    def _first_runtime(self) -> bytes:
+        return vega_runtime().encode()
+
+    def __repr__(self) -> str:
+        return short_repr(self.kind, self.first_title)
+
+    @property
+    def _follows(self) -> bool:
+        return callable(self.title) or FIELD.search(self.title) is not None
+
+
+class Explorer(Controlled):
     """A chart that answers to controls, with a kernel or without.
 
     Parameters
@@ -282,11 +306,6 @@ class Explorer(Picture):
         value that does not exist raises ``traitlets.TraitError`` and changes nothing.
         ``explorer.observe(function, "value")`` calls a function at every move.
 
-    Raises
-    ------
-    ValueError
-        If the grid is too large for a page; the message has the number and the way out.
-
     Examples
     --------
     >>> import altair as alt, pandas as pd
@@ -306,7 +325,7 @@ class Explorer(Picture):
 
     _esm = script("explorer.js") + "\nexport default { render };\n"
     _css = style("explorer.css")
-    runtime = traitlets.Bytes().tag(sync=True)
+    kind = "explorer"
     value = traitlets.Dict(help="where the controls stand").tag(sync=True)
 
     def __init__(
@@ -344,9 +363,6 @@ class Explorer(Picture):
         super().__init__()
         self.on_msg(self._hear)
 
-    def __repr__(self) -> str:
-        return short_repr("explorer", self.first_title)
-
     def _checked_tries(self, tries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         every = {**self.controls, **self.view_controls}
         for name, values in tries.items():
@@ -366,10 +382,6 @@ class Explorer(Picture):
         meta = spec["usermeta"]["embviz"]
         meta |= {"stored": True, "caption": f"{self.caption} {STORED}".strip()}
         return spec
-
-    @traitlets.default("runtime")
-    def _first_runtime(self) -> bytes:
-        return vega_runtime().encode()
 
     @traitlets.default("value")
     def _first_value(self) -> dict[str, Any]:
@@ -436,9 +448,9 @@ class Explorer(Picture):
 
         Raises
         ------
-        ValueError
-            If there are more than 2,000 combinations, or a measurement is NaN or infinite, or has other
-            tables or columns than the first.
+        Exception
+            Of the measurement that failed first; ``ValueError`` beyond 2,000 combinations, and where a number
+            is NaN or infinite, or tables or columns are not those of the first.
         """
         tables = self._tables
         for error in self._gaps.values():
@@ -663,10 +675,6 @@ class Explorer(Picture):
         return [*chosen, {"flatten": columns}]
 
     # --- the title ---
-
-    @property
-    def _follows(self) -> bool:
-        return callable(self.title) or FIELD.search(self.title) is not None
 
     def _title(self, values: Mapping[str, Any], tables: Tables | None = None) -> str:
         if not callable(self.title):

@@ -138,20 +138,13 @@ def _bars(
     tooltip = [alt.Tooltip(f"{field}:N", title=theme.title(field)) for field in groups]
     tooltip += [alt.Tooltip(field, title=name, format=",.4~g") for name, field in numbers.items()]
     elsewhere = {channel: where for channel, where in place.items() if channel != "x"}
-    tick = found.chart.mark_tick(
-        thickness=theme.WIDTHS["tick"], size=theme.WIDTHS["tick_length"], clip=True
-    ).encode(x=charts.same_axis(place["x"], found.centre), tooltip=tooltip, **colour, **elsewhere)
+    base = found.chart.encode(tooltip=tooltip, **colour, **elsewhere)
+    tick = base.mark_tick(thickness=theme.WIDTHS["tick"], size=theme.WIDTHS["tick_length"], clip=True)
+    tick = tick.encode(x=charts.same_axis(place["x"], found.centre))
     if not interval:
         return [tick]
-    rule = found.chart.mark_rule(
-        strokeWidth=theme.WIDTHS["interval"], opacity=theme.OPACITY["rule"], clip=True
-    ).encode(
-        x=charts.same_axis(place["x"], found.low),
-        x2=f"{found.high}:Q",
-        tooltip=tooltip,
-        **colour,
-        **elsewhere,
-    )
+    rule = base.mark_rule(strokeWidth=theme.WIDTHS["interval"], opacity=theme.OPACITY["rule"], clip=True)
+    rule = rule.encode(x=charts.same_axis(place["x"], found.low), x2=f"{found.high}:Q")
     return [rule, tick]
 
 
@@ -265,7 +258,6 @@ def plot_bars(
     kind: str | None = None,
     names: Sequence[str] | None = None,
     x_names: Sequence[str] | None = None,
-    reference: Levels | None = None,
     null: Null | None = None,
     kind_title: str | None = None,
     height: str = "plot",
@@ -286,8 +278,6 @@ def plot_bars(
         Column told apart by colour, at most five kinds and a null; categories have them side by side.
     names, x_names : sequence of str, optional
         The kinds, and the categories, in order. An explorer's data needs them.
-    reference : number, or mapping of str to float, optional
-        Levels in the unit of `y`, dashed, with their names.
     null : str, number, mapping or pair, optional
         The kind that is the control; or the column of what a control has at each bar, a grey line; or its
         level, named levels, or the ends of its range.
@@ -341,7 +331,7 @@ def plot_bars(
         tick = base.mark_tick(thickness=theme.WIDTHS["step"], **line)
         rule = base.mark_rule(strokeWidth=theme.WIDTHS["step"], **line)
         layers.append((tick if by_name else rule).encode(y=charts.same_axis(height_of, control), **unbinned))
-    layers += charts.levels(reference=reference, null=None if control else null)
+    layers += charts.levels(reference=None, null=None if control else null)
     words = f"{theme.title(y)} by {theme.title(x)}"
     return charts.fill_width(charts.pack_layers(data, layers), words, theme.HEIGHTS[height])
 

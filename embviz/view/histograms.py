@@ -85,12 +85,7 @@ def plot_histogram(
 
 
 def _bins_beside(
-    values: pd.Series,
-    control: Any,
-    *,
-    mirrored: bool,
-    n_bins: int,
-    limits: tuple[float, float] | None,
+    values: pd.Series, control: Any, *, mirrored: bool, n_bins: int, limits: tuple[float, float] | None
 ) -> pd.DataFrame:
     """Bins of the values, and the control's share of each."""
     control = None if control is None else check_array(control, "null").ravel()
@@ -129,16 +124,9 @@ def _stepped_layers(across: alt.X, up: alt.Y, steps: dict[str, str]) -> list[alt
     bars = alt.Chart().transform_calculate(**role[MEASURED]).mark_bar(binSpacing=0, clip=cut)
     layers = [bars.encode(x=across, x2="right:Q", y=up, color=colour, tooltip=shown)]
     for name, column in steps.items():
-        line = (
-            alt.Chart()
-            .transform_calculate(**role[name])
-            .mark_line(
-                interpolate="step-after",
-                strokeDash=list(look[name][1]),
-                strokeWidth=theme.WIDTHS["step"],
-                clip=cut,
-            )
-        )
+        dash, width = list(look[name][1]), theme.WIDTHS["step"]
+        line = alt.Chart().transform_calculate(**role[name])
+        line = line.mark_line(interpolate="step-after", strokeDash=dash, strokeWidth=width, clip=cut)
         layers.append(line.encode(x="left:Q", y=charts.same_axis(up, column), color=colour))
     return layers
 
@@ -195,16 +183,13 @@ def plot_ridges(
         f"top{place}": f"datum.base + {overlap} * datum[{column!r}] / datum.tallest"
         for place, column in enumerate(heights)
     }
-    base = (
-        alt.Chart()
-        .transform_joinaggregate(tallest=f"max({height})")
-        .transform_calculate(**lifted)
-        .transform_calculate(**tops)
-    )
+    base = alt.Chart().transform_joinaggregate(tallest=f"max({height})")
+    base = base.transform_calculate(**lifted).transform_calculate(**tops)
     across = charts.position(alt.X, x, charts.tight_scale(x))
-    up = alt.Y(
-        "top0:Q", axis=_row_axis(rows), scale=alt.Scale(domain=[0, len(rows) - 1 + overlap], nice=False)
-    )
+    # the rows' names at their base lines
+    places, words = list(range(len(rows))), f"{json.dumps(list(rows)[::-1])}[datum.value]"
+    axis = alt.Axis(title=None, values=places, labelExpr=words, ticks=False, domain=False)
+    up = alt.Y("top0:Q", axis=axis, scale=alt.Scale(domain=[0, len(rows) - 1 + overlap], nice=False))
     shown = charts.tooltips([row, x.column, *heights], data, [x.column, *heights], {x.column: x.title})
     area = base.mark_area(
         opacity=theme.OPACITY["area"], clip=True, line={"strokeWidth": theme.WIDTHS["step"]}
@@ -217,10 +202,3 @@ def plot_ridges(
     total = theme.HEIGHTS[step] * (len(rows) - 1 + overlap)
     words = f"{theme.title(height)} over {theme.title(x.column)}, for each {theme.title(row)}"
     return charts.fill_width(charts.pack_layers(data, layers), words, total)
-
-
-def _row_axis(rows: Sequence[str]) -> alt.Axis:
-    """The rows' names at their base lines."""
-    places = list(range(len(rows)))
-    words = f"{json.dumps(list(rows)[::-1])}[datum.value]"
-    return alt.Axis(title=None, values=places, labelExpr=words, ticks=False, domain=False)

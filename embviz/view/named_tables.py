@@ -107,21 +107,21 @@ def short_repr(kind: str, title: str) -> str:
     return f"<{kind}: {title}>" if title else f"<{kind}>"
 
 
-def refuse_holes(table: pd.DataFrame, where: str = "") -> None:
-    """Raise ``ValueError`` if a value is missing or infinite; `where` stands behind the column's name."""
+def refuse_holes(table: pd.DataFrame, where: str = "", *, by: str | None = None) -> None:
+    """Raise ``ValueError`` if a value is missing or infinite; `where` stands behind the column's name.
+
+    `by` is a column that says in which row the first one is.
+    """
     for column in table.columns:
-        wrong = holes(table[column])
+        wrong = table[column].isna()
+        if pd.api.types.is_float_dtype(table[column].dtype):
+            wrong |= np.isinf(table[column])
         if wrong.any():
+            where += f" ({by} {table[by][wrong].iloc[0]} first)" if by else ""
             raise ValueError(
                 f"{int(wrong.sum())} of {len(table)} values in column {column!r}{where} are missing or "
                 "infinite: leave their rows out, so that nobody takes a gap for a number"
             )
-
-
-def holes(column: pd.Series) -> pd.Series:
-    """Whether each value is missing or infinite."""
-    wrong = column.isna()
-    return wrong | np.isinf(column) if pd.api.types.is_float_dtype(column.dtype) else wrong
 
 
 # --- rows of a page ---------------------------------------------------------------------------------------

@@ -192,13 +192,6 @@ def save_page(
         Of the .html file; a file of that name is replaced once the new one is whole.
     tables : mapping of title to DataFrame, optional
         Below the pictures.
-
-    Raises
-    ------
-    TypeError
-        If something is none of these pictures.
-    OSError
-        If nothing can be written there.
     """
     text = page(pictures, title=Path(path).stem, tables=tables)
     with whole_file(path) as temporary:

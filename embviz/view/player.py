@@ -29,13 +29,11 @@ from embviz.view.named_tables import (
     Feed,
     compact_row,
     connect,
-    holes,
     make_spec,
-    short_repr,
+    refuse_holes,
     without_repeats,
 )
-from embviz.view.pages import portable, script, style, vega_runtime
-from embviz.view.pictures import Picture
+from embviz.view.pages import portable, script, style
 
 FRAME = "frame"  # the column of step numbers, and the Vega parameter with the step shown
 NEXT = "next_frame"  # the step at which a row's successor takes over
@@ -130,7 +128,7 @@ class Numbers(Control):
         return " ".join(map(str, sorted({int(word) for word in words if word})))
 
 
-class Player(Picture):
+class Player(explorers.Controlled):
     """A run played frame by frame: play, pause, step, scrub; from a recording, or live with a kernel.
 
     Parameters
@@ -199,7 +197,7 @@ class Player(Picture):
 
     _esm = script("explorer.js") + script("player.js") + "\nexport default { render: renderPlayer };\n"
     _css = style("explorer.css", "player.css")
-    runtime = traitlets.Bytes().tag(sync=True)
+    kind = "player"
     computes = traitlets.Bool(help="whether a kernel can compute frames").tag(sync=True)
     step = traitlets.Int(help="the frame that is shown").tag(sync=True)
 
@@ -241,18 +239,11 @@ class Player(Picture):
         super().__init__()
         self.on_msg(self._hear)
 
-    def __repr__(self) -> str:
-        return short_repr("player", self.first_title)
-
     # --- the widget ---
 
     @traitlets.default("spec")
     def _first_spec(self) -> dict[str, Any]:
         return self.static_spec()
-
-    @traitlets.default("runtime")
-    def _first_runtime(self) -> bytes:
-        return vega_runtime().encode()
 
     @traitlets.default("computes")
     def _computes(self) -> bool:
@@ -317,10 +308,6 @@ class Player(Picture):
         """The title at the controls' first values."""
         return self._title({name: control.read(control.initial) for name, control in self.controls.items()})
 
-    @property
-    def _follows(self) -> bool:
-        return callable(self.title) or explorers.FIELD.search(self.title) is not None
-
     def _title(self, values: Mapping[str, Any]) -> str:
         text = self.title(**values) if callable(self.title) else self.title
         return explorers.fill_title(text, values, self.controls)
@@ -328,10 +315,7 @@ class Player(Picture):
     def static_spec(self) -> dict[str, Any]:
         """Vega-Lite specification of the recording: one row a frame, lists inside, and a slider over frames.
 
-        Raises
-        ------
-        ValueError
-            If it takes more than 4 MB of JSON (beyond 1 MB it warns), or `draw` left out a type.
+        It is refused beyond 4 MB of JSON, and warns beyond 1 MB.
         """
         return self._spec
 
@@ -396,25 +380,39 @@ class Player(Picture):
             self.draw, [MEASURED], finding=self.first_title, caption=self.caption, who=repr(self)
         )
         rows, fixed = self._rows()
+        # the columns stored once are put into each row that hasn't its own: live rows have
+        keys = {name: json.dumps(name) for name in fixed}
+        restored = [
+            {"calculate": f"datum[{key}] || {FIXED}[{key}]", "as": name} for name, key in keys.items()
+        ]
         datasets = {MEASURED: rows}
-        chosen = [{"filter": self._chosen()}] if self.controls else []
+        here = explorers.is_chosen(self.controls)
+        # the rows of the recording chosen, and those computed
+        here = f"datum.{COMPUTED} === true || ({here})" if self.live_controls else here
+        chosen = [{"filter": here}] if self.controls else []
         shown = {"filter": f"datum.{FRAME} <= {FRAME} && {FRAME} < datum.{NEXT}"}
         feeds = {
             MEASURED: Feed(
                 MEASURED,
-                [*chosen, shown, *_restored(fixed), *([{"flatten": self._lists}] if self._lists else [])],
+                [*chosen, shown, *restored, *([{"flatten": self._lists}] if self._lists else [])],
             ),
             HISTORY.name: Feed(MEASURED, chosen),
         }
         if self._background is not None:
-            datasets[BACKGROUND.name] = self._background_rows(self._background)
-            feeds[BACKGROUND.name] = Feed(BACKGROUND.name, self._background_transform(self._background))
+            datasets[BACKGROUND.name], feeds[BACKGROUND.name] = self._behind(self._background)
         if BACKGROUND.name in connect(spec, feeds) - set(feeds):
             raise ValueError("the drawing uses BACKGROUND, but the player was given no `background` table")
         spec["datasets"] = {**spec.get("datasets", {}), **datasets}
+        # for viewers that aren't ours; every frame is a whole number of these steps from the first
+        ends = {
+            "min": self.steps[0],
+            "max": self.steps[-1],
+            "step": math.gcd(*np.diff(self.steps).tolist()) or 1,
+        }
+        slider = {"input": "range", **ends, "name": self.step_label}
         own = [
             {"name": FIXED, "value": fixed},
-            {"name": FRAME, "value": self.initial, "bind": self._slider()},
+            {"name": FRAME, "value": self.initial, "bind": slider},
         ]
         bound = explorers.bound_params(self.controls, live=False)
         free = [{"name": name, "value": ""} for name in self.live_controls]
@@ -429,11 +427,6 @@ class Player(Picture):
             spec, repr(self), "thin the frames (every second one), draw fewer points, or keep fewer digits"
         )
         return spec
-
-    def _chosen(self) -> str:
-        """Vega expression that is true for the rows of the recording chosen, and for those computed."""
-        chosen = explorers.is_chosen(self.controls)
-        return f"datum.{COMPUTED} === true || ({chosen})" if self.live_controls else chosen
 
     def _asking(self) -> dict[str, Any]:
         """For the page: the controls of live runs, and what a click on the chart means."""
@@ -455,25 +448,19 @@ class Player(Picture):
         fixed = {name: kept for name, kept in first.items() if all(row[name] == kept for row in rows)}
         return [{name: kept for name, kept in row.items() if name not in fixed} for row in rows], fixed
 
-    def _slider(self) -> dict[str, Any]:
-        """For viewers that aren't ours; every frame is a whole number of these steps from the first."""
-        step = math.gcd(*np.diff(self.steps).tolist()) or 1
-        ends = {"min": self.steps[0], "max": self.steps[-1]}
-        return {"input": "range", **ends, "step": step, "name": self.step_label}
-
-    def _background_rows(self, table: pd.DataFrame) -> list[dict[str, Any]]:
-        _refuse_gaps(table, "the background")
-        own = [name for name in table.columns if name not in self.controls]
-        if len(own) == len(table.columns):
-            return [compact_row(table, digits=self.digits, noise=0)]
-        table = explorers.rows_at_controls(table, self.controls, "the background")
-        parts = _by_controls(table, self.controls)
-        return [{**values, **compact_row(part[own], digits=self.digits, noise=0)} for values, part in parts]
-
-    def _background_transform(self, table: pd.DataFrame) -> list[dict[str, Any]]:
+    def _behind(self, table: pd.DataFrame) -> tuple[list[dict[str, Any]], Feed]:
+        """The background's rows, one for all controls or one for each value, and what unfolds them."""
+        refuse_holes(table, " of the background")
         own = [str(name) for name in table.columns if name not in self.controls]
-        chosen = [{"filter": explorers.is_chosen(self.controls)}] if len(own) < len(table.columns) else []
-        return [*chosen, {"flatten": own}]
+        flat = {"flatten": own}
+        if len(own) == len(table.columns):
+            return [compact_row(table, digits=self.digits, noise=0)], Feed(BACKGROUND.name, [flat])
+        table = explorers.rows_at_controls(table, self.controls, "the background")
+        rows = [
+            {**values, **compact_row(part[own], digits=self.digits, noise=0)}
+            for values, part in _by_controls(table, self.controls)
+        ]
+        return rows, Feed(BACKGROUND.name, [{"filter": explorers.is_chosen(self.controls)}, flat])
 
 
 class LiveRun:
@@ -536,18 +523,7 @@ def check_frame(frames: pd.DataFrame, curves: Sequence[str] = ()) -> None:
     absent = [curve for curve in curves if curve not in frames.columns]
     if absent:
         raise ValueError(f"the curve {absent[0]!r} is no column of the frames: {list(frames.columns)}")
-    _refuse_gaps(frames, "the frames")
-
-
-def _refuse_gaps(table: pd.DataFrame, what: str) -> None:
-    for column in table.columns:
-        wrong = holes(table[column])
-        if wrong.any():
-            where = f"frame {int(table[FRAME][wrong].iloc[0])}" if FRAME in table.columns else what
-            raise ValueError(
-                f"column {column!r} of {where} has a value that is missing or infinite: leave its row out, "
-                "or end the recording before it"
-            )
+    refuse_holes(frames, " of the frames", by=FRAME)
 
 
 def _increasing(column: pd.Series, values: Mapping[str, Any]) -> list[int]:
@@ -562,10 +538,9 @@ def _increasing(column: pd.Series, values: Mapping[str, Any]) -> list[int]:
         )
     unique: list[int] = np.unique(steps).tolist()
     if len(unique) > FRAME_LIMIT:
-        every = math.ceil(len(unique) / FRAME_LIMIT)
         raise ValueError(
-            f"{len(unique):,} frames, more than {FRAME_LIMIT:,}: thin the recording, such as to every "
-            f"{every}{'nd' if every == 2 else 'rd' if every == 3 else 'th'} frame"
+            f"{len(unique):,} frames, more than {FRAME_LIMIT:,}: thin the recording, to one of "
+            f"{math.ceil(len(unique) / FRAME_LIMIT)} frames"
         )
     return unique
 
@@ -589,9 +564,3 @@ def _by_controls(
     parts = {key: part for key, part in table.groupby(list(controls), sort=False)}
     for values in explorers.combinations(controls):
         yield values, parts[tuple(values.values())]
-
-
-def _restored(fixed: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    """Put the columns stored once into each row that hasn't its own: live rows have."""
-    keys = {name: json.dumps(name) for name in fixed}
-    return [{"calculate": f"datum[{key}] || {FIXED}[{key}]", "as": name} for name, key in keys.items()]

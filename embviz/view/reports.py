@@ -204,13 +204,7 @@ def inspection_page(report: Inspection, *, n_mapped: int | None = N_MAPPED, prog
     for title, sentence, names, draw in _sections(report):
         if (picture := draw(report)) is not None:
             parts += [heading(title, sentence), terms({name: report.terms[name] for name in names}), picture]
-    parts += [heading("Tables"), *(fold_table(title, table) for title, table in tables_of(report).items())]
-    return Page(parts, title=report.name)
-
-
-def tables_of(report: Inspection) -> dict[str, pd.DataFrame]:
-    """The tables of a report that have rows, by their titles."""
-    every = {
+    tables = {
         "All measurements": report.summary(),
         "Nearest tokens": report.neighbors.round(3),
         "Kinds of tokens": report.kinds.round(4),
@@ -218,7 +212,8 @@ def tables_of(report: Inspection) -> dict[str, pd.DataFrame]:
         "Twins": report.twins.round(3),
         "The shortest and the longest rows": report.extremes.round(4),
     }
-    return {title: table for title, table in every.items() if len(table)}
+    parts += [heading("Tables"), *(fold_table(title, table) for title, table in tables.items() if len(table))]
+    return Page(parts, title=report.name)
 
 
 def _sections(report: Inspection) -> Iterator[Section]:

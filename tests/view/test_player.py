@@ -182,11 +182,11 @@ def background_alone(data: alt.NamedData) -> alt.Chart:
         (lambda: last_frame(np.nan, np.nan), "whole number of a step, not nan"),
         (lambda: last_frame("one", "one"), "whole number of a step, not 'one'"),
         (lambda: last_frame(True, True), "whole number of a step, not True"),
-        (lambda: small(points(x=[0, 1, 2, np.nan, 4, 5])), "'x' of frame 10 has a value that is missing"),
-        (lambda: small(points(x=[0, 1, 2, np.inf, 4, 5])), "'x' of frame 10 has a value that is missing"),
+        (lambda: small(points(x=[0, 1, 2, np.nan, 4, 5])), "'x' of the frames .frame 10 first. are missing"),
+        (lambda: small(points(x=[0, 1, 2, np.inf, 4, 5])), "'x' of the frames .frame 10 first. are missing"),
         (
             lambda: small(background=pd.DataFrame({"y": [1.0, None]})),
-            "column 'y' of the background has a value that is missing or infinite",
+            "column 'y' of the background are missing or infinite",
         ),
         (
             lambda: make_player(frames=recording(3)[: -len(SYMBOLS)]),
@@ -194,7 +194,7 @@ def background_alone(data: alt.NamedData) -> alt.Chart:
         ),
         (lambda: make_player(frames=recording(3)[:21]), r"the recording has no row for \{'tied': True\}"),
         (lambda: make_player(frames=recording(3).drop(columns="tied")), "the recording has no column tied"),
-        (lambda: small(MANY), "4,001 frames, more than 2,000: thin the recording, such as to every 3rd"),
+        (lambda: small(MANY), "4,001 frames, more than 2,000: thin the recording, to one of 3 frames"),
         (lambda: small(initial=20), "frame 20, to be shown at first, is none of the 3 frames from 0 to 40"),
         (lambda: small(title="{run}"), "the title follows 'run', which is none"),
         (lambda: small(curves=["x"]), "the curve 'x' has 2 values in frame 0"),
@@ -312,7 +312,7 @@ def test_another_view_takes_the_run_over_and_the_first_is_told():
     [
         ([one(5), one(5)], "frames must increase: live frame 5 comes after 5"),
         ([one(5), one(4)], "frames must increase: live frame 4 comes after 5"),
-        ([one(0, x=[0.1, np.nan])], "column 'x' of frame 0 has a value that is missing or infinite"),
+        ([one(0, x=[0.1, np.nan])], "column 'x' of the frames (frame 0 first) are missing or infinite"),
         ([one(0).drop(columns="x")], "live frame number 1 has no column 'x'"),
         ([one(0), one(0).head(0)], "live frame number 2 has no row"),
         ([points()], "a live frame has the steps [0, 10, 40]: yield one frame at a time"),
