@@ -28,8 +28,6 @@ def step_correlations(path: WeightPath, n_lags: int) -> np.ndarray:
     """
     directions, _ = _directions(path)
     n = len(directions)
-    if not 0 <= n_lags < n:
-        raise ValueError(f"n_lags is {n_lags}: {n} steps have lags 0..{n - 1}")
     sums = [np.einsum("sp,sp->", directions[: n - k], directions[k:]) for k in range(n_lags + 1)]
     return np.array(sums) / sums[0]
 
@@ -88,6 +86,7 @@ def random_walk(
         noise = rng.standard_normal((n, n)) @ directions
     else:
         noise = _gaussian_vectors(n, path.n_weights, rng)
+    # rows of L z have covariance L L' = the Toeplitz matrix: steps k apart correlate as the path's do
     moves = np.linalg.cholesky(linalg.toeplitz(correlations)) @ noise
     moves *= (lengths / np.linalg.norm(moves, axis=1))[:, None]
     weights = np.concatenate([np.zeros((1, moves.shape[1])), moves.cumsum(axis=0)])
@@ -114,6 +113,8 @@ def _gaussian_vectors(n: int, dim: int, rng: np.random.Generator) -> np.ndarray:
     """n standard Gaussian vectors of `dim` entries, turned into at most n coordinates; (n, min(n, dim))."""
     if dim <= n:
         return rng.standard_normal((n, dim))
+    # Bartlett: of n Gaussian vectors in their own triangular basis, entries below the diagonal are standard
+    # normal, and the diagonal is the length that is left in the dimensions that remain
     factor = np.tril(rng.standard_normal((n, n)), -1)
     np.fill_diagonal(factor, np.sqrt(rng.chisquare(dim - np.arange(n))))
     return factor
@@ -235,8 +236,6 @@ def share_left(share: float, null_shares: Sequence[float]) -> Left:
     >>> share_left(0.75, [0.5, 0.5])
     Left(value=0.5, low=0.5, high=0.5)
     """
-    if not len(null_shares):
-        raise ValueError("there is no draw of the control")
     if not max(null_shares) < 1 - 1e-12:
         raise ValueError("the control explains everything: its share is 1")
     mean, least, most = (
@@ -270,8 +269,6 @@ def through_nulls(
     shuffled : bool
         Draw shuffled losses too, where losses are known.
     """
-    if n_draws < 1:
-        raise ValueError(f"n_draws is {n_draws}: use at least 1")
     path = rotate(path)
     drawn = [("data", 0, path)]
     walks = {"random walk": False, "random walk, same step covariance": True}
@@ -312,15 +309,6 @@ def disparities(paths: Mapping[str, ArrayLike]) -> pd.DataFrame:
     Geometry paper, sections 4.2 and 7.1, which say "almost identical" and give no number.
     """
     arrays = {name: check_array(points, f"paths[{name!r}]", 2) for name, points in paths.items()}
-    if not arrays:
-        raise ValueError("there is no path to compare")
-    first, *rest = arrays
-    for name in rest:
-        if len(arrays[name]) != len(arrays[first]):
-            raise ValueError(
-                f"{name} has {len(arrays[name])} snapshots, {first} {len(arrays[first])}: snapshot i of one "
-                "is held against snapshot i of the other"
-            )
     width = max(points.shape[1] for points in arrays.values())
     padded = [np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in arrays.values()]
     square = np.zeros((len(padded), len(padded)))
