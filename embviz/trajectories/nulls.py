@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -215,34 +215,6 @@ class NullComparison:
         pairs = itertools.combinations(layouts, 2)
         found = [procrustes_disparity(one, other) for one, other in pairs]
         return Left(float(np.mean(found)), min(found), max(found))
-
-
-def share_left(share: float, null_shares: Sequence[float]) -> Left:
-    """What is left of a share after its control: (share - control) / (1 - control).
-
-    Of the two-arm figure (:func:`~embviz.trajectories.cosine_share`): 1 where the null has none of the shape
-    and the path all; 0 where the path has as much as its walks, so that the shape tells nothing about
-    training; below 0 where it has less, and what training adds bends the path away from two arms. Where the
-    null's share is near 1, as of most layouts, little could be left: `low` and `high` then lie far apart.
-
-    Parameters
-    ----------
-    share : float, at most 1
-    null_shares : sequence of float, below 1
-        Of the null's draws.
-
-    Examples
-    --------
-    >>> share_left(0.75, [0.5, 0.5])
-    Left(value=0.5, low=0.5, high=0.5)
-    """
-    if not max(null_shares) < 1 - 1e-12:
-        raise ValueError("the control explains everything: its share is 1")
-    mean, least, most = (
-        (share - null) / (1 - null)
-        for null in (float(np.mean(null_shares)), max(null_shares), min(null_shares))
-    )
-    return Left(mean, least, most)
 
 
 def through_nulls(
