@@ -15,8 +15,8 @@ import pandas as pd
 
 from book.front import vectors as front
 from book.front.vectors import FrontVectors
-from book.ledger.cells import Cell, experiment, table_of
-from book.ledger.studies import largest_stored
+from book.ledger.cells import Cell, experiment
+from book.ledger.stored import load_runs
 from embviz.corpora.corpus import Corpus
 from embviz.words.cooccurrence import count_pairs
 from embviz.words.skipgram import SGNSConfig, State, train_sgns
@@ -155,8 +155,8 @@ class Counted(NamedTuple):
 
 
 def counted(*, shuffled: bool) -> Counted:
-    """The stored counts of the text or of the same tokens in random order; the largest there are."""
-    table = table_of(pair_cells(largest_stored(pair_cells) or "quick")[shuffled])
+    """The stored counts of the text or of the same tokens in random order."""
+    table = load_runs("front.pairs", shuffled=shuffled)
     alone = table[(table["context"] == "") & (table["word"] != "")]
     words = alone["word"].tolist()
     square = table[table["context"] != ""].pivot(index="word", columns="context", values="count")
@@ -166,7 +166,7 @@ def counted(*, shuffled: bool) -> Counted:
 
 def snapshots(*, shuffled: bool) -> dict[int, np.ndarray]:
     """The stored vectors of the shown words, (V, D), in the order of :func:`counted`, by words read."""
-    table = table_of(training_cells(largest_stored(training_cells) or "quick")[shuffled])
+    table = load_runs("front.training", shuffled=shuffled)
     places = table["words_read"].unique().tolist()
     return {place: front.coordinates(table[table["words_read"] == place]) for place in places}
 

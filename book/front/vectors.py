@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.linalg import orthogonal_procrustes
 
 from book.ledger.cells import Cell, experiment, table_of
-from book.ledger.studies import largest_stored
+from book.ledger.stored import load_runs
 from embviz.corpora import corpus as corpora
 from embviz.trajectories.traces import Layout, lay_out
 from embviz.words.skipgram import SGNSConfig, SGNSSchedule, train_sgns
@@ -113,10 +113,9 @@ class TwoEmbeddings(NamedTuple):
 
 
 def two_embeddings(*, shuffled: bool) -> TwoEmbeddings:
-    """The stored vectors of the text, or of the same tokens in random order; the largest there are."""
-    preset = largest_stored(layout_cells) or "quick"
-    layout = table_of(layout_cells(preset)[shuffled])
-    table = table_of(vector_cells(preset)[shuffled])
+    """The stored vectors of the text, or of the same tokens in random order."""
+    layout = load_runs("front.layouts", shuffled=shuffled)
+    table = load_runs("front.word_vectors", shuffled=shuffled)
     return TwoEmbeddings(
         table["word"][table["kind"] == KINDS[0]].tolist(),
         np.stack([vectors_of(table, kind) for kind in KINDS]),

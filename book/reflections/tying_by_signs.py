@@ -1,17 +1,15 @@
-"""Tying by signs: stored scores as the chapter shows them, and what stands where none are stored yet."""
+"""Tying by signs: stored scores as the chapter shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
 
-from book.ledger import published
-from book.ledger.cells import Cell, load, missing, table_of
+from book.ledger import load_runs, published
+from book.ledger.cells import table_of
 from book.reflections.experiments import spectrum, vectors
 from embviz.corpora.registry import DataMissingError
 from embviz.view import Axis, plot_curves, theme
@@ -37,27 +35,15 @@ TESTS = {
 }
 
 
-def stored(presets: Sequence[str], cells_of: Callable[[str], list[Cell]]) -> list[Cell]:
-    """The cells of the first preset that is wholly stored; none where none is."""
-    for preset in presets:
-        cells = cells_of(preset)
-        if cells and not missing(cells):
-            return cells
-    return []
-
-
-def shown(picture: Callable[[], Any], cells: Sequence[Cell], otherwise: str) -> Any:
-    """The picture, or where there are no cells a sentence that says how they come."""
-    return picture() if cells else Markdown(otherwise)
-
-
-def word_scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
+def word_scores(corpus: str, signatures: Sequence[str], way: str = "score") -> pd.DataFrame:
     """Score of each stored model on each word test.
 
     Parameters
     ----------
-    cells : sequence of Cell
-        From :func:`stored`.
+    corpus : str
+        What the models were trained on.
+    signatures : sequence of str
+        Keys of MODELS.
     way : {"score", "frequent", "men_as_text"}
         As :func:`book.reflections.experiments.scores.score_vectors` has it.
 
@@ -66,26 +52,24 @@ def word_scores(cells: Sequence[Cell], way: str = "score") -> pd.DataFrame:
     DataFrame
         test, model, seed, score; ``attrs["run"]`` says what was trained on.
     """
-    columns = ["test", "model", "seed", "score"]
-    if not cells:
-        return pd.DataFrame(columns=columns).assign(score=0.0)
-    config = cells[0].config
-    table = vectors.scores(cells, way)
-    table = table.assign(test=table["test"].map(TESTS), model=table["signature"].map(MODELS))[columns]
-    table = table.round({"score": 4})
-    table.attrs["run"] = f"{config.corpus}, {config.n_epochs} epochs, d = {config.embedding_dim}"
-    return table
+    table = load_runs(
+        "reflections.skipgram", corpus=corpus, signature=list(signatures), seed=[1, 2, 3], word_tests=True
+    )
+    first = table.iloc[0]
+    table["place"] = table["signature"].map(list(signatures).index)
+    table = table.sort_values(["seed", "place"], kind="stable")
+    rows = table[table["quantity"] == way].rename(columns={"value": "score"}).round({"score": 4})
+    rows = rows.assign(test=rows["item"].map(TESTS), model=rows["signature"].map(MODELS))
+    rows = rows[["test", "model", "seed", "score"]].reset_index(drop=True)
+    rows.attrs["run"] = f"{corpus}, {first['n_epochs']} epochs, d = {first['embedding_dim']}"
+    return rows
 
 
 def table_2() -> pd.DataFrame:
     """The paper's Table 2, text8: test, model, score."""
-    paper = published("reflections.tied_sgns")
-    rows = [
-        (label, MODELS[signature], paper[f"{test}_{vectors.NAMES[signature]}"])
-        for test, label in TESTS.items()
-        for signature in ("free", "half", "random")
-    ]
-    return pd.DataFrame(rows, columns=["test", "model", "score"])
+    printed = pd.DataFrame(published("reflections.vectors"))
+    table = printed.melt("test", ["free", "half", "random"], "model", "score")
+    return table.assign(test=table["test"].map(TESTS), model=table["model"].map(MODELS))
 
 
 def ratios(scores: pd.DataFrame) -> pd.DataFrame:
@@ -98,30 +82,26 @@ def ratios(scores: pd.DataFrame) -> pd.DataFrame:
     return both[["test", "model", "seed", "ratio"]]
 
 
-def factor_readings(preset: str) -> list[Cell]:
-    """Factorizations of a preset, the main reading of Remark 4.2 and the others."""
-    return [*vectors.factor_cells(preset), *vectors.factor_readings(preset)]
-
-
-def factor_table(cells: Sequence[Cell]) -> pd.DataFrame:
+def factor_table() -> pd.DataFrame:
     """Stored factorizations: one row per reading, the share of +1 and the score of each word test.
 
     Scores are of items whose words all occur at least 100 times; how many these are stands in the last row.
     """
     rows: dict[str, list[float]] = {}
-    for cell in cells:
-        table, config = load([cell]), cell.config
-        numbers = table[table["quantity"].isin(["share", "frequent"])].set_index("item")["value"]
-        words = f"window {config.window}, count >= {config.min_count}"
-        name = f"{words}, tokens shuffled" if config.shuffled else words
+    readings = load_runs("reflections.factorized_pmi", corpus="enwiki2018")
+    readings["order"] = -readings["min_count"] - readings["window"] / 10
+    for (_, min_count, window, shuffled), own in readings.groupby(
+        ["order", "min_count", "window", "shuffled"]
+    ):
+        numbers = own[own["quantity"].isin(["share", "frequent"])].set_index("item")["value"]
+        words = f"window {window}, count >= {min_count}"
+        name = f"{words}, tokens shuffled" if shuffled else words
         rows[name] = [numbers["positive"], *(numbers[test] for test in TESTS)]
     columns = ["share of +1", *TESTS.values()]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).map("{:.2f}".format)
-    counted = [vectors.tested_items.cell(vectors.TestedWords(cell.config.corpus)) for cell in cells[:1]]
-    if counted and not missing(counted):
-        items = load(counted).set_index("item")["value"]
-        table.loc["items"] = ["", *(f"{items[test]:,.0f}" for test in TESTS)]
-    return table
+    shown = pd.DataFrame.from_dict(rows, orient="index", columns=columns).map("{:.2f}".format)
+    items = load_runs("reflections.tested_items", corpus="enwiki2018").set_index("item")["value"]
+    shown.loc["items"] = ["", *(f"{items[test]:,.0f}" for test in TESTS)]
+    return shown
 
 
 MATRICES = {"PMI": "pmi", "positive PMI": "ppmi", "tokens in random order": "shuffled"}
@@ -144,11 +124,7 @@ def weighted_leading(power: float, matrix: str) -> pd.DataFrame:
         rank, eigenvalue (over the largest in magnitude), sign, weight (the a that was taken).
     """
     for near in (power, min(spectrum.POWERS, key=lambda stored: abs(stored - power))):
-        (cell,) = (
-            cell
-            for cell in spectrum.weighted_cells("laptop", (5,), (round(near, 3),))
-            if cell.config.matrix == MATRICES[matrix]
-        )
+        cell = spectrum.weighted_cell("text8_prefix", MATRICES[matrix], round(near, 3))
         try:
             values = table_of(cell)["eigenvalue"].to_numpy()
             break
@@ -187,19 +163,17 @@ def predicted_and_trained() -> pd.DataFrame:
     the share of eigenvalues of the map that are negative and nearly real.
     """
     rows = {}
-    for preset in ("laptop", "paper"):
-        text = vectors.SIZES[preset]["corpus"]
-        weighted = spectrum.weighted_shares(spectrum.weighted_cells(preset)).query("window == 5")
-        share = weighted.set_index("matrix")["share"]
-        plain = spectrum.leading_shares(preset).query("window == 5 and d == 200 and matrix == 'pmi'")
-        models = [cell for cell in vectors.free_cells(preset) if cell.stored()]
-        models += [cell for cell in vectors.more_cells(preset, "free") if cell.stored()]
+    for text in ("text8_prefix", "enwiki2018"):
+        weighted = load_runs("reflections.weighted_signs", corpus=text, window=5, power=0.5)
+        share = spectrum.weighted_shares(weighted).set_index("matrix")["share"]
+        plain = load_runs("reflections.spectrum", corpus=text, window=5, matrix="pmi")["eigenvalue"]
+        models = load_runs("reflections.skipgram", corpus=text, signature="free", word_tests=True)
         rows[text] = {
-            "PMI, a = 0": 1 - plain["share"].iloc[0],
+            "PMI, a = 0": 1 - spectrum.leading_share(plain.to_numpy(dtype=float), 200),
             "PMI, a = 1/2": 1 - share["pmi"],
             "positive PMI, a = 1/2": 1 - share["ppmi"],
             "tokens in random order, a = 1/2": 1 - share["shuffled"],
-            "trained map": vectors.reflected_shares(load(models))[""].mean(),
+            "trained map": vectors.reflected_shares(models)[""].mean(),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("text")
 
@@ -223,7 +197,8 @@ def _with_bias(sweep: pd.DataFrame) -> pd.DataFrame:
     one = sweep[sweep["test"] != "mean"].drop_duplicates(["test", "seed"]).set_index(["test", "seed"])
     plateau = one["score"] / one["relative"]
     shares = {"half with bias": 0.5, "ones with bias": 1.0}
-    table = vectors.scores(vectors.model_cells("laptop", tuple(shares)))
+    runs = load_runs("reflections.skipgram", corpus="text8_prefix", signature=list(shares), seed=[1, 2, 3])
+    table = runs[runs["quantity"] == "score"].rename(columns={"item": "test", "value": "score"})
     table["relative"] = (
         table["score"] / plateau.reindex(pd.MultiIndex.from_frame(table[["test", "seed"]])).to_numpy()
     )

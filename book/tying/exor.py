@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 
 from book.ledger.cells import read
-from book.ledger.claims import PRESETS
-from book.ledger.studies import largest_stored
 from book.tying.experiments import exor, spellings
 from book.tying.languages.exor import ONE_B, SYMBOLS
 from embviz.view import Axis, charts, panels, plot_curves, theme
@@ -31,29 +29,17 @@ EVERY = 5  # a curve shows one snapshot of so many
 # --- stored runs as tables ------------------------------------------------------------------------------
 
 
-def stored_preset(task: str = "both pairs") -> str:
-    """The largest preset at which the runs of a task, a key of TASKS, are stored; ValueError if none is."""
-    preset = largest_stored(lambda preset: [exor.cell_of(TASKS[task], preset)], PRESETS)
-    if preset is None:
-        claim = dict(zip(TASKS, ("tied", "dh_holds", "dh_fails"), strict=True))[task]
-        raise ValueError(
-            f"no run with {task} is stored: `python -m book run tying.{claim} --preset quick` does it"
-        )
-    return preset
-
-
 def about(task: str = "both pairs") -> str:
     """Data, seeds and steps of a task's stored runs, for a caption."""
-    run = exor.at_preset(TASKS[task], stored_preset(task))
-    steps = f"{run.n_steps:,}" if run.n_steps == TASKS[task].n_steps else f"the first {run.n_steps:,}"
+    run = TASKS[task]
     lines = "Thin: a seed; thick: their mean; band: its 95% interval."
-    return f"EXor, {task}; seeds {run.seeds[0]} to {run.seeds[-1]}, {steps} steps. {lines}"
+    return f"EXor, {task}; seeds {run.seeds[0]} to {run.seeds[-1]}, {run.n_steps:,} steps. {lines}"
 
 
 @functools.cache
 def curves(task: str = "both pairs") -> pd.DataFrame:
-    """:func:`book.tying.experiments.exor.curves` of a task's largest stored runs, with `tying` in words."""
-    table = exor.curves(TASKS[task], stored_preset(task))
+    """:func:`book.tying.experiments.exor.curves` of a task's stored runs, with `tying` in words."""
+    table = exor.curves(TASKS[task])
     return table.assign(tying=np.where(table["tied"], "tied", "untied"))
 
 
@@ -90,7 +76,7 @@ def distances(table: pd.DataFrame) -> pd.DataFrame:
 
 def ends(task: str = "both pairs") -> dict[tuple[str, int], np.ndarray]:
     """Embeddings (V, D) of all stored models of a task after the last step, by matrix and seed."""
-    found = exor.embeddings(TASKS[task], stored_preset(task))
+    found = exor.embeddings(TASKS[task])
     return {
         ("tied" if tied else f"untied {side}", seed): rows
         for (seed, tied, side), rows in found.items()
@@ -104,14 +90,14 @@ def sweep(*, every_seed: bool = False) -> pd.DataFrame:
 
     Of the first seeds, or of every seed: the fresh ones too, which judge the claims.
     """
-    preset, kinds = spellings.stored_preset(), (False, True) if every_seed else (False,)
-    table = pd.concat([spellings.sweep_curves(preset, fresh=fresh) for fresh in kinds], ignore_index=True)
+    kinds = (False, True) if every_seed else (False,)
+    table = pd.concat([spellings.sweep_curves(fresh=fresh) for fresh in kinds], ignore_index=True)
     return table.assign(tying=np.where(table["tied"], "tied", "untied"))
 
 
 def about_sweep(*, every_seed: bool = False) -> str:
     """Data, seeds and steps of the stored sweep, for a caption."""
-    run = spellings.sweep_cells(spellings.stored_preset())[0].config
+    run = spellings.sweep_cells()[0].config
     n_seeds = sweep(every_seed=every_seed)["seed"].nunique()
     return (
         f"EXor with both pairs of spellings; {n_seeds} seeds for each probability of 0A, "
@@ -205,7 +191,7 @@ def plane_frames(
 
 def recorded_frames(*, every: int = 2) -> pd.DataFrame:
     """The stored runs of the main task's first two seeds, each in its own planes, by `seed` and `tied`."""
-    table, _ = read(exor.cell_of(exor.MAIN, stored_preset()))
+    table, _ = read(exor.cell_of(exor.MAIN))
     table = table[table["quantity"].str.match("(input|output)/") & (table["seed"] < 2)]
     parts = []
     for seed, tied in itertools.product((0, 1), (False, True)):
@@ -224,7 +210,7 @@ def recorded_frames(*, every: int = 2) -> pd.DataFrame:
 
 def sweep_frames(chosen: Sequence[float]) -> pd.DataFrame:
     """The stored sweep's first seed for some probabilities of 0A, by `p_0a` and `tied`."""
-    pictures, table = spellings.sweep_pictures(spellings.stored_preset()), sweep()
+    pictures, table = spellings.sweep_pictures(), sweep()
     parts = []
     for share, tied in itertools.product(chosen, (False, True)):
         planes = {name: principal_plane(pictures[share, tied, name][1]) for name in ("input", "output")}

@@ -37,7 +37,7 @@ def sampled_answers() -> np.ndarray:
 @functools.cache
 def stored_model(seed: int, tied: bool) -> Callable[[np.ndarray], np.ndarray]:
     """A stored model of the main task as it was at the end: from tokens (n, T) to probabilities (n, V)."""
-    cell = exor.cell_of(exor.MAIN, chapter.stored_preset())
+    cell = exor.cell_of(exor.MAIN)
     # in double precision, so that two digits are the same on every processor
     model = load_model(cell.config, read(cell)[0], seed=seed, tied=tied).double()
 
@@ -80,14 +80,14 @@ def read_string(text: str) -> np.ndarray:
 # --- readings of the text -------------------------------------------------------------------------------
 
 
-def reading_cell(reading: str, preset: str) -> Cell | None:
-    """The stored cell of a reading: the main task at a preset, with as many seeds as were run."""
-    run = exor.at_preset(dataclasses.replace(exor.MAIN, reading=reading), preset)
+def reading_cell(reading: str) -> Cell | None:
+    """The stored cell of a reading: the main task, with as many seeds as were run."""
+    run = dataclasses.replace(exor.MAIN, reading=reading)
     cells = [exor.exor.cell(dataclasses.replace(run, n_seeds=n)) for n in (run.n_seeds, READING_SEEDS)]
     return next((cell for cell in cells if cell.stored()), None)
 
 
-def readings(preset: str | None = None) -> pd.DataFrame:
+def readings() -> pd.DataFrame:
     """Where each reading of the text ends, tidy: `reading`, `seed`, `quantity`, `value`; none if not stored.
 
     Quantities are the best possible accuracy minus that of the last tenth of training, by tying, and the
@@ -95,10 +95,10 @@ def readings(preset: str | None = None) -> pd.DataFrame:
     """
     parts = []
     for reading, options in READINGS.items():
-        cell = reading_cell(reading, preset or chapter.stored_preset())
+        cell = reading_cell(reading)
         if cell is None:
             continue
-        table = exor.curves(cell.config, "paper")  # as it is, whatever its size
+        table = exor.curves(cell.config)
         best = EXor().optimal_accuracy(EXor().strings()[: None if options.all_ones else -1])
         for tied, rows in table.groupby("tied"):
             gap = (best - exor.late_accuracy(rows)).rename("value").reset_index()

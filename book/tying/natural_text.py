@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from book.ledger.cells import missing, read
-from book.ledger.studies import find_study
 from book.tying.experiments import natural
 from book.tying.experiments.natural import NaturalRun
 
@@ -20,17 +19,9 @@ PAIRS = {"twins": "twins", "matched in count": "matched", "unrelated": "unrelate
 PRIME = "\u2032"  # marks a twin's name
 
 
-def preset() -> str:
-    """The largest preset that is stored; ValueError, with the command that stores one, if none is."""
-    found = find_study("tying.natural").largest_stored()
-    if found is None:
-        raise ValueError("no natural text is stored: run `python -m book run tying.natural --preset quick`")
-    return found
-
-
 def judged_runs() -> list[NaturalRun]:
     """The stored runs that the chapter is about."""
-    return natural.judged_runs(preset())
+    return natural.judged_runs()
 
 
 def settings_table() -> pd.DataFrame:
@@ -75,7 +66,7 @@ def settings_table() -> pd.DataFrame:
 def scores() -> pd.DataFrame:
     """Validation scores along the way: spelling (of SPELLINGS), tying, seed, step, loss, accuracy,
     accuracy_either; of the three seeds more too, once they are stored."""
-    more = natural.more_cosine_runs(preset())
+    more = natural.more_cosine_runs()
     if missing([natural.natural_text.cell(run) for run in more]):
         more = []
     table = natural.curves_of([*judged_runs(), *more])
@@ -128,7 +119,7 @@ def distances(runs: Sequence[NaturalRun]) -> pd.DataFrame:
 @functools.cache
 def words() -> pd.DataFrame:
     """Frequent tokens of the text: token, word, count, twin (-1 without one), by falling count."""
-    corpus = natural.natural_runs(preset())[0].corpus
+    corpus = natural.natural_runs()[0].corpus
     return read(natural.natural_words.cell(natural.Words(corpus)))[0]
 
 

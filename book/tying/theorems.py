@@ -28,24 +28,24 @@ LEAST_GAP = 1e-5  # loss above the optimum, nats: what is lower is float32's noi
 
 
 @functools.cache
-def runs(*, tied: bool = False, preset: str = "paper") -> pd.DataFrame:
+def runs(*, tied: bool = False) -> pd.DataFrame:
     """All stored runs of the three kinds, tied or not: `run`, seed, step and a column for each quantity."""
     parts = []
     for name, (first, fresh) in RUNS.items():
-        tables = [exor.curves(first, preset)]
-        if exor.cell_of(fresh, preset).stored():
-            tables.append(exor.curves(fresh, preset))
+        tables = [exor.curves(first)]
+        if exor.cell_of(fresh).stored():
+            tables.append(exor.curves(fresh))
         parts.append(pd.concat(tables).assign(run=name))
     table = pd.concat(parts, ignore_index=True)
     table = table[table["tied"] == tied]
     return table.assign(loss_gap=table["loss_gap"].clip(lower=LEAST_GAP))
 
 
-def ends(preset: str = "paper") -> pd.DataFrame:
+def ends() -> pd.DataFrame:
     """The last step of all untied runs, with the many seeds of which nothing else is kept."""
-    parts = [last(runs(preset=preset))]
+    parts = [last(runs())]
     for name, run in MANY.items():
-        cell = theorems.ends_of(run, preset)
+        cell = theorems.ends_of(run)
         if cell.stored():
             table = read(cell)[0]
             ratio = table["output_11"] / table["output_01"]
@@ -66,9 +66,9 @@ def about(table: pd.DataFrame) -> str:
 
 
 @functools.cache
-def stored(run: str, seed: int, preset: str = "paper") -> Encoder:
+def stored(run: str, seed: int) -> Encoder:
     """The untied model of a kind of run and a seed, 0 or 1, as it was after its last step."""
-    cell = exor.cell_of(RUNS[run][0], preset)
+    cell = exor.cell_of(RUNS[run][0])
     return load_model(cell.config, read(cell)[0], seed=seed, tied=False).double()
 
 

@@ -244,7 +244,7 @@ def save_checkpoint(
 
 
 def resize_checkpoint(
-    model: Any,
+    model: nn.Module,
     m: int,
     *,
     how: Map = "orthonormal",

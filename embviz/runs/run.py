@@ -20,6 +20,7 @@ behind, and are overwritten.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -64,13 +65,14 @@ class DamagedRunError(ValueError):
 class Line(NamedTuple):
     """A line of the metrics: a snapshot that is stored."""
 
+    step: int
     metrics: dict[str, Metric]
     sha256: str | None  # of the row and the file of its weights; None where none were stored
     number: int  # of the snapshot among those with weights, from 1
     end: int  # of the line, in bytes
 
 
-START = Line({}, None, 0, 0)
+START = Line(-1, {}, None, 0, 0)
 
 
 class Run:
@@ -93,10 +95,15 @@ class Run:
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "run"
     >>> model = nn.Linear(3, 2)
+    >>> adam = torch.optim.AdamW(model.parameters())
     >>> with Run.open(folder, config={"seed": 0}) as run:
     ...     for step in range(1, 5):
-    ...         run.append(step, model, {"loss": 1 / step})
-    ...     run.save_state(step, {"model": model.state_dict()})
+    ...         loss = model(torch.ones(3)).square().sum()
+    ...         adam.zero_grad()
+    ...         loss.backward()
+    ...         adam.step()
+    ...         run.append(step, model, {"loss": loss})
+    ...     run.save_state(step, {"model": model.state_dict(), "adam": adam.state_dict()})
     >>> run = read_run(folder)
     >>> run.steps, run.tensor("weight").shape, list(run.metrics())
     ([1, 2, 3, 4], (4, 2, 3), ['step', 'loss'])
@@ -113,7 +120,7 @@ class Run:
         self.config = content["config"]
         self.sketch = Sketch(**content["sketch"]) if content["sketch"] else None
         self._lines = _read_lines(folder / METRICS)
-        self._n_members = _count_members(self._lines.values())
+        self._n_members = _count_members(self._lines)
         self._projections: dict[tuple[object, ...], Projection] = {}
 
     @classmethod
@@ -176,22 +183,20 @@ class Run:
     @property
     def steps(self) -> list[int]:
         """Updates made at each snapshot, increasing; of a run opened for reading, as it was then."""
-        return list(self._lines)
+        return [line.step for line in self._lines]
 
     @property
     def stored_steps(self) -> list[int]:
         """Those of snapshots with weights."""
-        return [step for step, line in self._lines.items() if line.sha256]
+        return [line.step for line in self._lines if line.sha256]
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the tensors of the first of these, as they were in training; tied ones once."""
-        steps = self.stored_steps
-        if steps and self.sketch:
+        if self.stored_steps and self.sketch:
             return {name: tuple(shape) for name, shape in self._layout["shapes"].items()}
-        return (
-            {name: tuple(tensor.shape) for name, tensor in self._read(steps[0])[1].items()} if steps else {}
-        )
+        first = next((line for line in self._lines if line.sha256), START)
+        return {name: tuple(tensor.shape) for name, tensor in self._read(first)[1].items()}
 
     # --- writing ------------------------------------------------------------------------------------
 
@@ -214,11 +219,11 @@ class Run:
             Scalars and 1-D arrays of numpy or torch will do.
         """
         self._require_writer()
-        step, last = operator.index(step), self._last_step
-        if step <= last:
+        step = operator.index(step)
+        if step <= self._last.step:
             raise ValueError(
-                f"step {step} does not come after {last}: steps count updates and increase; to go back, "
-                "truncate the run first (-1: all of it)"
+                f"step {step} does not come after {self._last.step}: steps count updates and increase; "
+                "to go back, truncate the run first (-1: all of it)"
             )
         clean = _clean_metrics(metrics or {}, self._n_members)
         row, file = self._encode(step, weights)
@@ -234,8 +239,8 @@ class Run:
         except BaseException:
             self._weights_path(step).unlink(missing_ok=True)  # the room may be needed
             raise
-        self._lines[step] = Line(clean, sha256, number + (sha256 is not None), end + len(line))
-        self._n_members = self._n_members or _count_members([self._last])
+        self._lines.append(Line(step, clean, sha256, number + (sha256 is not None), end + len(line)))
+        self._n_members = self._n_members or _count_members(self._lines[-1:])
 
     def save_state(self, step: int, state: Any) -> None:
         """Replace the state to resume from, whole; where this raises, the state before stays.
@@ -249,7 +254,7 @@ class Run:
         """
         self._require_writer()
         archive = io.BytesIO()
-        torch.save(_plain({"step": step, "snapshot": self._last_step, "state": state}), archive)
+        torch.save(_plain({"step": step, "snapshot": self._last.step, "state": state}), archive)
         # torch.save writes a ZIP archive, whose comment, at its end, may be anything: here its own checksum
         archive.seek(-2, io.SEEK_END)
         archive.write(N_DIGITS.to_bytes(2, "little"))
@@ -266,17 +271,17 @@ class Run:
             after_step < 0 or torch.load(state, map_location="meta", weights_only=True)["step"] > after_step
         ):
             state.unlink()
-        dropped = [step for step in self._lines if step > after_step]
-        self._lines = {step: line for step, line in self._lines.items() if step <= after_step}
+        kept = [line for line in self._lines if line.step <= after_step]
+        dropped, self._lines = self._lines[len(kept) :], kept
         if dropped:
             os.truncate(self.folder / METRICS, self._last.end)
             self._flush()
         if dropped and self.sketch:
             n_bytes = self._last.number * self._row_type.itemsize if self._last.number else 0
             os.truncate(self.folder / SKETCHES, n_bytes)
-        for step in dropped:
-            self._weights_path(step).unlink(missing_ok=True)
-        self._n_members = _count_members(self._lines.values())
+        for line in dropped:
+            self._weights_path(line.step).unlink(missing_ok=True)
+        self._n_members = _count_members(kept)
 
     def close(self) -> None:
         """Free the run for another writer; this one can read on."""
@@ -304,8 +309,8 @@ class Run:
         columns = {"step": np.repeat(np.array(self.steps, dtype=np.int64), n)}
         if self._n_members:
             columns["member"] = np.tile(np.arange(n), len(self._lines))
-        for name in dict.fromkeys(name for line in self._lines.values() for name in line.metrics):
-            values = [line.metrics.get(name, math.nan) for line in self._lines.values()]
+        for name in dict.fromkeys(name for line in self._lines for name in line.metrics):
+            values = [line.metrics.get(name, math.nan) for line in self._lines]
             columns[name] = np.array([v if isinstance(v, list) else [v] * n for v in values]).ravel()
         return pd.DataFrame(columns)
 
@@ -314,7 +319,11 @@ class Run:
 
         What is missing or was altered since raises :class:`DamagedRunError`.
         """
-        ties, kept = self._read(step)
+        place = bisect.bisect_left(self._lines, step, key=operator.attrgetter("step"))
+        if place == len(self._lines) or self._lines[place].step != step:
+            near = " and ".join(str(line.step) for line in self._lines[max(place - 1, 0) : place + 1])
+            raise ValueError(f"{self.folder} has no snapshot of step {step}; the nearest: {near or 'none'}")
+        ties, kept = self._read(self._lines[place])
         return {name: kept[first] for name, first in ties.items()}
 
     def tensor(self, name: str) -> np.ndarray:
@@ -362,7 +371,7 @@ class Run:
             raise DamagedRunError(f"{path} was altered or cut short: restore it from a copy, or delete it")
         stored = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         # a reader may have opened the log before this state was saved
-        if self._lock is not None and stored["snapshot"] not in {-1, *self.steps}:
+        if self._lock is not None and stored["snapshot"] not in {START.step, *self.steps}:
             raise DamagedRunError(
                 f"{self.folder / METRICS} lacks the snapshot of step {stored['snapshot']}, which the state "
                 "comes after: restore it from a copy, or delete the state"
@@ -370,18 +379,15 @@ class Run:
         return stored["step"], stored["state"]
 
     def __repr__(self) -> str:
+        steps = f", steps {self.steps[0]} to {self.steps[-1]}" if self._lines else ""
         mode = "writing" if self._lock else "reading"
-        return f"<Run {self.folder}: {len(self._lines)} snapshots; open for {mode}>"
+        return f"<Run {self.folder}: {len(self._lines)} snapshots{steps}; open for {mode}>"
 
     # --- steps of the above -------------------------------------------------------------------------
 
     @property
     def _last(self) -> Line:
-        return next(reversed(self._lines.values()), START)
-
-    @property
-    def _last_step(self) -> int:
-        return next(reversed(self._lines), -1)
+        return self._lines[-1] if self._lines else START
 
     @functools.cached_property
     def _layout(self) -> dict[str, Any]:
@@ -401,7 +407,9 @@ class Run:
 
     def _require_writer(self) -> None:
         if self._lock is None or not self._lock.is_locked:
-            raise ValueError(f"{self.folder} is read only, closed, or another process's: open it by Run.open")
+            raise ValueError(
+                f"{self.folder} is open for reading only, closed, or another process's: open it by Run.open"
+            )
 
     def _write(self, path: Path, data: bytes | memoryview) -> None:
         with whole_file(path, temporary=self.folder / PARTIAL) as temporary, open(temporary, "wb") as file:
@@ -465,19 +473,18 @@ class Run:
             self._projections[key] = sketch.projection(name, tensor.shape, tensor.device)
         return self._projections[key](tensor)
 
-    def _read(self, step: int) -> tuple[dict[str, str], dict[str, Tensor]]:
+    def _read(self, line: Line) -> tuple[dict[str, str], dict[str, Tensor]]:
         """A snapshot's ties, and what is kept of its tensors; what was altered since is refused."""
-        line = self._lines[step]
         if line.sha256 is None:
             return {}, {}
-        row, file, path = b"", b"", self._weights_path(step)
+        row, file, path = b"", b"", self._weights_path(line.step)
         if self.sketch is not None:
             n_bytes = self._row_type.itemsize
             with open(self.folder / SKETCHES, "rb") as rows:
                 rows.seek((line.number - 1) * n_bytes)
                 row = rows.read(n_bytes)
-        if self._has_file(line.number) and path.exists():
-            file = path.read_bytes()
+        if self._has_file(line.number):
+            file = path.read_bytes() if path.exists() else b""
         if hashlib.sha256(row + file).hexdigest() != line.sha256:
             where = f"{self.folder / SKETCHES}, or {path.name}," if row else path
             raise DamagedRunError(
@@ -498,7 +505,15 @@ class Run:
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
-    """Open a run for reading; another process may be writing it. Weights are verified when they are read."""
+    """Open a run for reading; another process may be writing it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no run.
+    DamagedRunError
+        If ``run.json`` or a line of the metrics is damaged. Weights are verified when they are read.
+    """
     path = Path(folder).absolute()
     if not is_run(path):
         raise FileNotFoundError(f"{path} holds no run (there is no {RUN}): Run.open starts one")
@@ -521,9 +536,11 @@ def delete_run(folder: str | os.PathLike[str]) -> bool:
         lock = _lock(path)
     except BusyRunError:
         return False
-    path.rename(done)
-    lock.release()
-    shutil.rmtree(done, ignore_errors=True)  # another process may be at it too
+    try:
+        path.rename(done)
+        shutil.rmtree(done, ignore_errors=True)  # another process may be at it too
+    finally:
+        lock.release()
     return True
 
 
@@ -533,11 +550,12 @@ def _lock(folder: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout as error:
-        who = (folder / LOCK).read_text(encoding="utf-8") if sys.platform != "win32" else "of unknown number"
-        raise BusyRunError(
-            f"{folder} is being written by process {who}: end it, or close its Run, or read by read_run"
-        ) from error
-    with contextlib.suppress(OSError):  # for the message above; Windows lets nobody read or write it
+        number = "?"
+        with contextlib.suppress(OSError):  # on Windows a locked file can't be read
+            number = (folder / LOCK).read_text(encoding="utf-8")
+        who = "this process: close that Run" if number == str(os.getpid()) else f"process {number}: end it"
+        raise BusyRunError(f"{folder} is being written by {who}, or read it: read_run") from error
+    with contextlib.suppress(OSError):  # for the message above only
         (folder / LOCK).write_text(str(os.getpid()), encoding="utf-8")
     return lock
 
@@ -591,9 +609,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise DamagedRunError(f"{path} is damaged: {error}") from error
 
 
-def _read_lines(path: Path) -> dict[int, Line]:
-    """The committed snapshots by step; a last line that has no end yet is not one of them."""
-    lines: dict[int, Line] = {}
+def _read_lines(path: Path) -> list[Line]:
+    """The committed snapshots; a last line that has no end yet is not one of them."""
+    lines: list[Line] = []
     end = number = 0
     for place, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
@@ -602,14 +620,15 @@ def _read_lines(path: Path) -> dict[int, Line]:
             raise DamagedRunError(f"{path}: line {place} is damaged: {error}") from error
         step, sha256 = record.pop("step"), record.pop("sha256")
         end, number = end + len(line) + 1, number + (sha256 is not None)
-        lines[step] = Line(record, sha256, number, end)
+        lines.append(Line(step, record, sha256, number, end))
     return lines
 
 
 def _plain(state: Any) -> Any:
-    """A state in types that are loaded without running any code; of equal states the same bytes.
+    """A state in plain types, which are loaded without running any code.
 
-    Strings are interned, since pickle writes one object twice otherwise than two that are equal.
+    Pickle writes two strings that are one object otherwise than two that are equal, which differs in a run
+    that was resumed. Interned, equal states have equal bytes.
     """
     if isinstance(state, Mapping):
         return {_plain(key): _plain(value) for key, value in state.items()}
@@ -631,12 +650,13 @@ def _clean_metrics(metrics: Mapping[str, Any], n_members: int | None) -> dict[st
     for name, value in metrics.items():
         array = np.asarray(value.tolist() if hasattr(value, "tolist") else value)
         n_members = n_members or array.size if array.ndim else n_members
-        numbers = array.dtype.kind in "iuf" and np.isfinite(array).all()
-        if name in COLUMNS or not numbers or array.shape not in ((), (n_members,)):
+        if name in COLUMNS or array.dtype.kind not in "iuf" or array.shape not in ((), (n_members,)):
             raise ValueError(
-                f"metric {name!r} is {value!r}: give a finite number, or a list of as many as before, and a "
-                f"name other than {', '.join(COLUMNS)}"
+                f"metric {name!r} is {value!r}: give a number, or a list of as many as before, and a name "
+                f"other than {', '.join(COLUMNS)}"
             )
+        if not np.isfinite(array).all():
+            raise ValueError(f"metric {name!r} is {value!r}: leave out what is NaN or infinite")
         clean[name] = array.tolist()
     return clean
 

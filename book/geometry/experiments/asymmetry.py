@@ -44,7 +44,7 @@ def _cells(preset: str) -> list[Cell]:
     return residues + [language_models.cell(run) for run in _language_runs(preset)]
 
 
-def saved(preset: str) -> pd.DataFrame:
+def saved(preset: str = "laptop") -> pd.DataFrame:
     """What stored runs save on the run with both of the same seed, in percent of its epochs or bits.
 
     Returns

@@ -61,7 +61,7 @@ def slope(power: np.ndarray) -> float:
     return float(np.polyfit(np.log(modes), np.log(power[1:]), 1)[0])
 
 
-def slopes(preset: str) -> pd.DataFrame:
+def slopes(preset: str = "laptop") -> pd.DataFrame:
     """Stored slopes: seed, moment, quantity, beta."""
     rows = []
     for cell in cells_of(preset):

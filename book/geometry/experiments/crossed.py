@@ -84,7 +84,7 @@ def _run(name: str, preset: str, batch_size: int, start: str, seed: int) -> Grok
     return dataclasses.replace(RUNS[name], n_epochs=n_epochs, setting=setting, first_seed=seed)
 
 
-def crossed_times(preset: str) -> pd.DataFrame:
+def crossed_times(preset: str = "paper") -> pd.DataFrame:
     """Stored times: batch_size, start, run, and the columns of :func:`~.steering.times`, one row per seed."""
     parts = [
         times(cells).assign(batch_size=batch_size, start=start, run=run)

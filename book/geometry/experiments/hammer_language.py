@@ -230,7 +230,7 @@ def strike_gpt2_model(model: nn.Module, stream: Stream, hammer: Hammer) -> pd.Da
 # --- cells and findings -----------------------------------------------------------------------------
 
 
-def hammer_runs(preset: str) -> list[HammerRun]:
+def hammer_runs(preset: str = "laptop") -> list[HammerRun]:
     """Tied models, as GPT-2 is."""
     text, setting, hammer = GPT2_TEXT, SIZE, Hammer()
     if preset == "quick":
@@ -244,7 +244,7 @@ def hammer_runs(preset: str) -> list[HammerRun]:
     return [HammerRun(text, seed, True, setting, hammer) for seed in range(seeds)]
 
 
-def byte_runs(preset: str) -> list[HammerRun]:
+def byte_runs(preset: str = "laptop") -> list[HammerRun]:
     """The same models on the same text in bytes, shown beside byte pairs; no claim uses them."""
     runs = hammer_runs(preset)
     return [replace(run, text=replace(run.text, tokens="bytes", vocab_size=256)) for run in runs]
@@ -256,7 +256,7 @@ def hammer_cells(preset: str) -> list[Cell]:
     return [*cells, hammer_gpt2.cell(Gpt2Run())] if preset == "paper" else cells
 
 
-def regularities(preset: str, runs: Sequence[HammerRun] | None = None) -> pd.DataFrame:
+def regularities(preset: str = "laptop", runs: Sequence[HammerRun] | None = None) -> pd.DataFrame:
     """Stored regularities of our models.
 
     Parameters

@@ -200,7 +200,7 @@ def ranked(table: pd.DataFrame, by: Sequence[str], value: str = "power_share") -
     )
 
 
-def struck(preset: str) -> pd.DataFrame:
+def struck(preset: str = "paper") -> pd.DataFrame:
     """Stored gradient spectra of the seeds that were not looked at when the claim's statistic was chosen.
 
     Returns

@@ -220,7 +220,7 @@ VOCABULARIES = {
 }
 
 
-def stories(preset: str) -> LanguageRun:
+def stories(preset: str = "laptop") -> LanguageRun:
     """The baseline on short stories in bytes."""
     if preset == "quick":
         text = TextConfig("embedded", n_documents=200, n_held_out=5)
@@ -359,7 +359,8 @@ def published_counts(n_layers: int, length: int) -> dict[str, Finding]:
     return counts
 
 
-def _story_findings(preset: str) -> dict[str, Finding]:
+def story_findings(preset: str) -> dict[str, Finding]:
+    """Of Tables 5 and 7."""
     table = curves(story_runs(preset))
     corpus = stories(preset).text.corpus
     controls = {"thin": float(gains(table, THIN).mean())}
@@ -529,7 +530,6 @@ def _multiple_findings(preset: str) -> dict[str, Finding]:
 NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
 WEB_NEEDS = "the paper's setting needs a GPU"
 STUDIES: dict[str, Study] = {
-    "geometry.noq_tinystories": Study(lambda preset: _cells(story_runs(preset)), _story_findings, NEEDS),
     "geometry.noq_fineweb": Study(
         lambda preset: _cells(_pairs(web(preset), preset)), _web_findings, WEB_NEEDS
     ),

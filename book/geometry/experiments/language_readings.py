@@ -19,16 +19,19 @@ from book.geometry.experiments.language_models import (
     BASELINE,
     HALVED,
     N_CONTROL_SEEDS,
+    NEEDS,
     NO_Q,
     WIDE,
     LanguageRun,
     language_models,
     stories,
+    story_findings,
+    story_runs,
 )
 from book.language import load_streams
 from book.ledger.cells import Cell, experiment, missing, table_of, training_run
 from book.ledger.findings import Finding, over_seeds
-from book.ledger.studies import Part
+from book.ledger.studies import Part, Study
 from book.transformer import Positions, Start, TransformerConfig
 
 
@@ -198,4 +201,17 @@ def _part_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-PART = Part(_part_cells, _part_findings)
+def _shown(preset: str) -> list[Cell]:
+    n_rate_seeds = N_CONTROL_SEEDS[preset]
+    return [] if preset == "paper" else cells(stories(preset), n_rate_seeds=n_rate_seeds)
+
+
+STUDIES: dict[str, Study] = {
+    "geometry.noq_tinystories": Study(
+        lambda preset: [language_models.cell(run) for run in story_runs(preset)],
+        story_findings,
+        NEEDS,
+        beside=_shown,
+        parts=(Part(_part_cells, _part_findings),),
+    )
+}

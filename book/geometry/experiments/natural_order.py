@@ -46,7 +46,7 @@ def position_runs(preset: str) -> list[SteeringRun]:
     return _tied(preset, seeds, (BASELINE, *ON_POSITIONS))
 
 
-def reordered_runs(preset: str) -> list[SteeringRun]:
+def reordered_runs(preset: str = "laptop") -> list[SteeringRun]:
     """Tied models whose tokens are projected onto low modes along two orders that mean something, beside a
     random subspace of as many dimensions and no projection.
     """
@@ -78,7 +78,7 @@ def _cells(preset: str) -> list[Cell]:
     return residues + [steering_language.cell(run) for run in position_runs(preset)]
 
 
-def position_costs(preset: str) -> pd.DataFrame:
+def position_costs(preset: str = "laptop") -> pd.DataFrame:
     """What steered positions cost, in bits a token over the baseline of the seed.
 
     Returns

@@ -88,7 +88,7 @@ def _query_findings(preset: str) -> dict[str, Finding]:
     return found
 
 
-def pair_times(preset: str, threshold: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+def pair_times(preset: str = "paper", threshold: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Times with and without a query projection, seed by seed, of :func:`~.steering.times`."""
     base, without = (times(cells_of(run, preset, N_PAIRS[preset]), threshold) for run in (BASE, NO_Q))
     return base, without

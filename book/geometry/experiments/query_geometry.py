@@ -24,7 +24,7 @@ from book.language import (
     next_token_losses,
     train_language_model,
 )
-from book.ledger.cells import Cell, experiment, read
+from book.ledger.cells import Cell, experiment, load
 from book.ledger.findings import Finding, over_seeds
 from book.ledger.studies import Study
 from book.transformer import Attending, Transformer
@@ -238,17 +238,6 @@ def query_cells(preset: str) -> list[Cell]:
     return [query_geometry.cell(run) for run in query_runs(preset)]
 
 
-def stored(preset: str) -> pd.DataFrame:
-    """Measures of all runs: attention, seed, then the columns of the cells."""
-    return pd.concat(
-        [
-            read(query_geometry.cell(run))[0].assign(attention=run.attention, seed=run.seed)
-            for run in query_runs(preset)
-        ],
-        ignore_index=True,
-    )
-
-
 def _by_seed(table: pd.DataFrame, attention: str, measure: str) -> pd.Series:
     """Means over moments after the start and layers, one per seed."""
     chosen = table.query("attention == @attention and measure == @measure and step > 0")
@@ -256,7 +245,7 @@ def _by_seed(table: pd.DataFrame, attention: str, measure: str) -> pd.Series:
 
 
 def _interference(preset: str) -> dict[str, Finding]:
-    table, corpus = stored(preset), query_runs(preset)[0].text.corpus
+    table, corpus = load(query_cells(preset)), query_runs(preset)[0].text.corpus
     through = {part: _by_seed(table, WITH, f"through {part}") for part in PARTS}
     noise = "noise of embedding"
     logs = table.assign(value=np.log(table["value"].where(table["measure"] == noise)))
@@ -277,7 +266,7 @@ def _interference(preset: str) -> dict[str, Finding]:
 
 
 def _similarity(preset: str) -> dict[str, Finding]:
-    table, corpus = stored(preset), query_runs(preset)[0].text.corpus
+    table, corpus = load(query_cells(preset)), query_runs(preset)[0].text.corpus
     end = table[(table["step"] == table["step"].max()) & (table["layer"] == table["layer"].max())]
 
     def at(measure: str) -> np.ndarray:

@@ -100,7 +100,7 @@ def at_preset(run: GrokkingRun, preset: str, seed: int) -> GrokkingRun:
     return dataclasses.replace(sized, p=p, modes=modes, train_share=0.6)
 
 
-def cells_of(run: GrokkingRun, preset: str, n_seeds: int | None = None) -> list[Cell]:
+def cells_of(run: GrokkingRun, preset: str = "paper", n_seeds: int | None = None) -> list[Cell]:
     """One cell per seed."""
     seeds = range(SEEDS[preset] if n_seeds is None else n_seeds)
     return [grokking.cell(at_preset(run, preset, seed)) for seed in seeds]
@@ -113,7 +113,7 @@ def random_sets(p: int, n_draws: int, *, size: int = 5) -> list[tuple[int, ...]]
     return [tuple(sorted(modes.tolist())) for modes in drawn]
 
 
-def random_cells(p: int, preset: str) -> list[Cell]:
+def random_cells(p: int, preset: str = "paper") -> list[Cell]:
     """One cell per drawn set; seeds take turns, so that sets and seeds both vary."""
     runs = [GrokkingRun(p=p, modes=modes) for modes in random_sets(p, N_DRAWS[preset])]
     return [grokking.cell(at_preset(run, preset, i % SEEDS[preset])) for i, run in enumerate(runs)]
@@ -312,8 +312,18 @@ def _cross_findings(preset: str) -> dict[str, Finding]:
     return found | {"single": share(int(reached.sum()), len(reached))}
 
 
+def _shown(preset: str) -> list[Cell]:
+    """Other optimizers, and at the paper's setting its other readings and the films."""
+    from book.geometry.experiments import films, readings  # they read this module
+
+    if preset != "paper":
+        return peer_cells(preset)
+    seeded = [cell for row in readings.seeded_cells().values() for cell in row]
+    return [*readings.reading_cells(), *seeded, *films.film_cells(preset), *peer_cells(preset)]
+
+
 STUDIES: dict[str, Study] = {
-    "geometry.pfft_speed": Study(_main_cells, _main_findings),
+    "geometry.pfft_speed": Study(_main_cells, _main_findings, beside=_shown),
     "geometry.cross_p": Study(_cross_cells, _cross_findings),
     "geometry.own_modes": Study(_modes_cells, _modes_findings),
 }

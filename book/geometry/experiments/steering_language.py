@@ -270,12 +270,12 @@ def _runs(
     ]
 
 
-def all_runs(preset: str) -> list[SteeringRun]:
+def all_runs(preset: str = "laptop") -> list[SteeringRun]:
     """Runs that the claim judges, and runs that are shown beside them."""
     return steering_runs(preset) + tied_runs(preset) + small_runs(preset)
 
 
-def texts_and_setting(preset: str) -> tuple[TextConfig, TextConfig, Setting]:
+def texts_and_setting(preset: str = "laptop") -> tuple[TextConfig, TextConfig, Setting]:
     """One text in byte pairs and in bytes, and the size of model for both."""
     if preset == "quick":
         text, n_pairs = TextConfig("embedded", n_documents=600, n_held_out=10), 512

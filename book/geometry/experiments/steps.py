@@ -84,7 +84,7 @@ def cells_of(preset: str) -> dict[str, list[Cell]]:
     }
 
 
-def cosines(preset: str) -> pd.DataFrame:
+def cosines(preset: str = "paper") -> pd.DataFrame:
     """Stored cosines: run, seed, and the columns of :func:`steps`."""
     return pd.concat(
         [

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from book.geometry.experiments import layout_shapes, trajectory_runs
+from book.geometry.experiments import covariance_walks, layout_shapes, trajectory_runs
 from book.geometry.experiments.trajectory_drawings import DATA, SHUFFLED
 from book.geometry.experiments.trajectory_recordings import (
     DECAY,
@@ -31,6 +31,7 @@ from book.ledger.findings import Finding
 from book.ledger.places import results_folder
 from book.ledger.studies import Study
 from embviz.metrics import procrustes_disparity
+from embviz.trajectories.nulls import share_left
 
 OTHERS = tuple(kind for kind in PARAMETERS if kind != "Q")
 WALK = "random walk"
@@ -277,8 +278,7 @@ def _two_arms(run: TrajectoryRun) -> pd.DataFrame:
     for tensor, own in judged.groupby("tensor", sort=False):
         share = float(own.loc[own["path"] == DATA, "cosine_share"].iloc[0])
         walks = own.loc[own["path"].str.startswith(WALK), "cosine_share"].astype(float)
-        mean = float(np.mean(walks.tolist()))
-        left = (share - mean) / (1 - mean)  # 0 where the path has as much of the shape as its walks
+        left = share_left(share, walks.tolist()).value
         rows[tensor] = {"two_arms": share, "two_arms_walks": float(walks.mean()), "two_arms_left": left}
     return pd.DataFrame(rows).T
 
@@ -355,8 +355,16 @@ def _shape_cells(preset: str) -> list[Cell]:
 
 
 NEEDS = "the paper's setting needs 200,000 stories of TinyStories and a GPU"
+
+
+def _codes(preset: str) -> list[Cell]:
+    return [] if preset == "quick" else trajectory_runs.code_cells(trajectory_runs.story_runs(preset)[0])
+
+
 STUDIES: Mapping[str, Study] = {
-    "geometry.trajectories_q": Study(_q_cells, _q_findings, NEEDS),
+    "geometry.trajectories_q": Study(
+        _q_cells, _q_findings, NEEDS, beside=_codes, parts=(covariance_walks.PART,)
+    ),
     "geometry.trajectories_shape": Study(_shape_cells, _shape_findings, NEEDS, parts=(layout_shapes.PART,)),
     "geometry.trajectories_fineweb": Study(
         lambda preset: _cells(trajectory_runs.web_runs(preset)), _web_findings, NEEDS

@@ -82,7 +82,7 @@ def _of_seeds(run: TrajectoryRun, n_seeds: int) -> list[TrajectoryRun]:
     return [dataclasses.replace(run, seed=seed) for seed in range(n_seeds)]
 
 
-def story_runs(preset: str) -> list[TrajectoryRun]:
+def story_runs(preset: str = "laptop") -> list[TrajectoryRun]:
     """Figures 2 and 6 to 9, seed by seed."""
     return _of_seeds(stories(preset), N_SEEDS[preset])
 

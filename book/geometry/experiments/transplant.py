@@ -130,7 +130,7 @@ def cells_of(preset: str) -> list[Cell]:
     return [transplant.cell(Transplant(at_preset(BASE, preset, seed))) for seed in seeds]
 
 
-def transplants(preset: str) -> pd.DataFrame:
+def transplants(preset: str = "laptop") -> pd.DataFrame:
     """Stored results: seed, and the columns of :func:`transplant`."""
     parts = [read(cell)[0].assign(seed=cell.config.donor.first_seed) for cell in cells_of(preset)]
     return pd.concat(parts, ignore_index=True)

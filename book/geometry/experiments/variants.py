@@ -83,7 +83,7 @@ def more_drawn(preset: str) -> list[Cell]:
     return drawn_cells(preset, 5, N_MORE, skip=skip, seeds=MORE_FRESH) if preset == "paper" else []
 
 
-def against_drawn(preset: str, *, more: bool = False) -> pd.DataFrame:
+def against_drawn(preset: str = "paper", *, more: bool = False) -> pd.DataFrame:
     """Stored times of near-Nyquist and of random modes on the same seeds: modes, and the columns of `times`.
 
     With `more`, of the ten seeds that came later too.
@@ -178,7 +178,7 @@ def _more(preset: str) -> dict[int, list[Cell]]:
     return {4: drawn_cells(preset, 4, N_FEW[preset]), 5: five_drawn(preset)}
 
 
-def shown_times(preset: str) -> pd.DataFrame:
+def shown_times(preset: str = "paper") -> pd.DataFrame:
     """Times of :func:`shown_cells`: kept, and columns of `times`; of a kind once all its cells are stored.
 
     The first sets to arrive would be the quick ones.

@@ -93,9 +93,8 @@ def language_model_cells(preset: str) -> list[Cell]:
     return [language_model.cell(run) for run in runs]
 
 
-def final_perplexities(preset: str) -> pd.DataFrame:
-    """Test perplexity of every stored run of a preset: corpus, embedding_dim, tying, seed, perplexity."""
-    table = load(language_model_cells(preset))
+def final_perplexities(table: pd.DataFrame) -> pd.DataFrame:
+    """Test perplexity of every run of a table: corpus, embedding_dim, tying, seed, perplexity."""
     last = (
         table.sort_values("epoch")
         .groupby(["corpus", "embedding_dim", "tying", "seed"], as_index=False)
@@ -111,7 +110,9 @@ def _language_findings(preset: str) -> dict[str, Finding]:
     found = {"reflected_gap": findings.exact(gaps[twins.REFLECTED], controls=null)}
     if preset == "paper":
         names = {"plain": "wt", "signs": "wtq"}
-        of_kind = final_perplexities(preset).groupby(["corpus", "embedding_dim", "tying"])
+        of_kind = final_perplexities(load(language_model_cells(preset))).groupby(
+            ["corpus", "embedding_dim", "tying"]
+        )
         for (corpus, dim, tying), rows in of_kind:
             name = f"{corpus}_{dim}_{names[str(tying)]}"
             found[name] = findings.over_seeds(rows["perplexity"].to_numpy(), corpus=str(corpus))

@@ -241,15 +241,20 @@ def weighted_cells(
     ]
 
 
+def weighted_cell(corpus: str, matrix: str, power: float) -> Cell:
+    """One power at skip-gram's window."""
+    return weighted_signs.cell(WeightedSigns(corpus, WINDOWS[-1], 100, matrix, power))
+
+
 def slider_cells(preset: str) -> list[Cell]:
     """Every power, on text8's first eighth, at skip-gram's window."""
     return weighted_cells(preset, WINDOWS[-1:], POWERS) if preset == "laptop" else []
 
 
-def weighted_shares(cells: Sequence[Cell]) -> pd.DataFrame:
-    """Share of +1 among the leading eigenvalues of stored weighted matrices: window, matrix, power, share."""
+def weighted_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of +1 among the leading eigenvalues of weighted matrices: window, matrix, power, share."""
     keys = ["window", "matrix", "power"]
-    positive = load(cells).assign(share=lambda table: table["eigenvalue"] > 0)
+    positive = table.assign(share=lambda table: table["eigenvalue"] > 0)
     return positive.groupby(keys, sort=False)["share"].mean().reset_index()
 
 
@@ -331,20 +336,19 @@ def leading_share(eigenvalues: np.ndarray, d: int) -> float:
     return float((eigenvalues[order[:d]] > 0).mean())
 
 
-def leading_shares(preset: str) -> pd.DataFrame:
-    """Share of +1 among the leading eigenvalues of each stored spectrum: window, matrix, d, share."""
+def leading_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Share of +1 among the leading eigenvalues of each spectrum of a text: window, matrix, d, share."""
     rows = []
-    cells = spectrum_cells(preset)
-    for (window, matrix), part in load(cells).groupby(["window", "matrix"], sort=False):
+    for (window, matrix), part in table.groupby(["window", "matrix"], sort=False):
         values = part["eigenvalue"].to_numpy(dtype=float)
         rows += [(window, matrix, d, leading_share(values, d)) for d in LEADING if d <= len(values)]
     return pd.DataFrame(rows, columns=["window", "matrix", "d", "share"])
 
 
-def spectrum_statistics(preset: str) -> pd.DataFrame:
-    """Symmetry and shape of each stored spectrum of a preset, one row a window and matrix."""
+def spectrum_statistics(table: pd.DataFrame) -> pd.DataFrame:
+    """Symmetry and shape of each spectrum of a text, one row a window and matrix."""
     rows = []
-    for (window, matrix), rows_of in load(spectrum_cells(preset)).groupby(["window", "matrix"], sort=False):
+    for (window, matrix), rows_of in table.groupby(["window", "matrix"], sort=False):
         values = rows_of["eigenvalue"].to_numpy(dtype=float)
         rows.append(
             {
@@ -370,7 +374,7 @@ def _by_matrix(table: pd.DataFrame, window: int, column: str) -> dict[str, float
 
 
 def _symmetry_findings(preset: str) -> dict[str, Finding]:
-    table = spectrum_statistics(preset)
+    table = spectrum_statistics(load(spectrum_cells(preset)))
     corpus = str(table["corpus"].iloc[0])
     found = {}
     for window in WINDOWS:
@@ -383,7 +387,7 @@ def _symmetry_findings(preset: str) -> dict[str, Finding]:
 
 
 def _weighted_findings(preset: str) -> dict[str, Finding]:
-    table = weighted_shares(weighted_cells(preset))
+    table = weighted_shares(load(weighted_cells(preset)))
     corpus = _text(preset)[0]
     found = {}
     for window, rows in table.groupby("window"):

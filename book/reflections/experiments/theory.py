@@ -332,7 +332,7 @@ def _map_cells(of: Experiment, preset: str) -> list[Cell]:
     return [of.cell(RecoveredMap(n, 50, 0.25, kind, seed)) for n, kind, seed in grid]
 
 
-def recovered_errors(preset: str) -> pd.DataFrame:
+def recovered_errors(preset: str = "paper") -> pd.DataFrame:
     """Stored maps: n, kind, seed, involution_error, asymmetry."""
     fields = ["n", "kind", "seed"]
     errors = load(_map_cells(recovered_map, preset))

@@ -56,7 +56,7 @@ def at_preset(run: EXorRun, preset: str) -> EXorRun:
     return dataclasses.replace(run, n_steps=n_steps, n_seeds=2, learning_rate=5e-3)
 
 
-def cell_of(run: EXorRun, preset: str) -> Cell:
+def cell_of(run: EXorRun, preset: str = "paper") -> Cell:
     """The cell of a run at a preset."""
     return exor.cell(at_preset(run, preset))
 
@@ -69,7 +69,7 @@ def cells_of(runs: Sequence[EXorRun], preset: str) -> list[Cell]:
 # --- from stored cells to curves ------------------------------------------------------------------------
 
 
-def curves(run: EXorRun, preset: str) -> pd.DataFrame:
+def curves(run: EXorRun, preset: str = "paper") -> pd.DataFrame:
     """What was measured along the way: seed, tied, step and a column for each quantity.
 
     Beside the stored quantities, ``relative_{matrix}_{pair}`` is the distance of a pair divided by that of
@@ -86,7 +86,7 @@ def curves(run: EXorRun, preset: str) -> pd.DataFrame:
 
 
 def embeddings(
-    run: EXorRun, preset: str, *, step: int | None = None
+    run: EXorRun, preset: str = "paper", *, step: int | None = None
 ) -> dict[tuple[int, bool, str], np.ndarray]:
     """Embeddings (V, D) by seed, tied, and "input" or "output", at a kept step; by default the last."""
     table, _ = read(cell_of(run, preset))

@@ -168,7 +168,7 @@ def support_cells(preset: str) -> dict[str, Cell]:
     }
 
 
-def support_table(preset: str) -> pd.DataFrame:
+def support_table(preset: str = "paper") -> pd.DataFrame:
     """Both kinds of models along the way: `encodings` ("spanning", "rank_3") and the experiment's columns.
 
     `bound` is the right side of the inequality, infinite where the encodings don't span.

@@ -212,7 +212,7 @@ def cells_for(task: str, preset: str) -> list[Cell]:
     return [cell for (name, _), cell in gradient_cells(preset).items() if name == task]
 
 
-def ratio_table(preset: str, task: str) -> pd.DataFrame:
+def ratio_table(preset: str = "laptop", task: str = "exor") -> pd.DataFrame:
     """Norm of the gradient through the output over that through the input: kind, seed, ratio, and in `done`
     the share of the training."""
     parts = []

@@ -388,7 +388,7 @@ def natural_words(config: Words) -> pd.DataFrame:
 # --- from stored cells to findings ------------------------------------------------------------------------
 
 
-def natural_runs(preset: str) -> list[NaturalRun]:
+def natural_runs(preset: str = "laptop") -> list[NaturalRun]:
     """Runs of a preset: both tyings, paired seeds; and the control that never mixes the spellings."""
     if preset == "quick":
         base = NaturalRun("embedded", False, 0, n_steps=60, batch_size=8, length=32, learning_rate=1e-2)
@@ -409,7 +409,7 @@ def natural_runs(preset: str) -> list[NaturalRun]:
     ]
 
 
-def cosine_runs(preset: str) -> list[NaturalRun]:
+def cosine_runs(preset: str = "laptop") -> list[NaturalRun]:
     """Runs of fresh seeds under one cosine, four times as long; none where the preset has a cosine anyway."""
     if preset != "laptop":
         return []
@@ -424,20 +424,20 @@ def cosine_runs(preset: str) -> list[NaturalRun]:
     ]
 
 
-def more_cosine_runs(preset: str) -> list[NaturalRun]:
+def more_cosine_runs(preset: str = "laptop") -> list[NaturalRun]:
     """The same with mixed spellings from three seeds more, 5 to 7."""
     mixed = [run for run in cosine_runs(preset) if run.spelling == "mixed"]
     return [dataclasses.replace(run, seed=run.seed + 3) for run in mixed]
 
 
-def judged_runs(preset: str) -> list[NaturalRun]:
+def judged_runs(preset: str = "laptop") -> list[NaturalRun]:
     """Runs under the cosine, once they are stored; until then the preset's."""
     fresh = cosine_runs(preset)
     waits = not fresh or missing([natural_text.cell(run) for run in fresh])
     return natural_runs(preset) if waits else fresh
 
 
-def undecayed_runs(preset: str) -> list[NaturalRun]:
+def undecayed_runs(preset: str = "laptop") -> list[NaturalRun]:
     """The first runs of a preset without weight decay, for their first 25,000 steps at most."""
     return [
         dataclasses.replace(run, corpus=run.corpus + UNDECAYED, n_steps=min(run.n_steps, 25_000))
@@ -575,7 +575,7 @@ def _cosine_early_and_late(preset: str) -> dict[str, Finding]:
     }
 
 
-def even_gains(preset: str) -> dict[str, pd.DataFrame]:
+def even_gains(preset: str = "laptop") -> dict[str, pd.DataFrame]:
     """Accuracy on even strings, tied minus untied, in points, over steps (rows) and seeds (columns).
 
     Where the hypothesis is true strictly, and where it is true of 0A and 0B in its weak form alone.
@@ -592,7 +592,7 @@ def even_gains(preset: str) -> dict[str, pd.DataFrame]:
     return gains
 
 
-def text_gains(preset: str) -> pd.DataFrame:
+def text_gains(preset: str = "laptop") -> pd.DataFrame:
     """The same on natural text with mixed spellings; under the cosine, once those runs are stored."""
     table = curves_of(judged_runs(preset))
     return _gains(table[table["spelling"] == "mixed"])

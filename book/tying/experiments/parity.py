@@ -233,7 +233,7 @@ def even_cells(preset: str, shares: Sequence[float] = SHARES) -> list[Cell]:
     return [even_runs.cell(SteeperRun(p_0a=share, **small)) for share in shares]
 
 
-def even_curves(preset: str, shares: Sequence[float] = SHARES) -> pd.DataFrame:
+def even_curves(preset: str = "laptop", shares: Sequence[float] = SHARES) -> pd.DataFrame:
     """The stored runs along the way: p_0a, seed, tied, step and a column for each quantity.
 
     ``relative_{matrix}_{pair}`` and `accuracy_gap` are those of

@@ -91,7 +91,7 @@ def _coordinates(snapshot: Snapshot) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def sweep_cells(preset: str, *, fresh: bool = False) -> list[Cell]:
+def sweep_cells(preset: str = "paper", *, fresh: bool = False) -> list[Cell]:
     """One cell for each probability of 0A, of the first seeds or of fresh ones; `quick` tests the code."""
     kind = FreshSweep if fresh else Sweep
     if preset == "quick":
@@ -101,24 +101,7 @@ def sweep_cells(preset: str, *, fresh: bool = False) -> list[Cell]:
     return [exor_sweep.cell(sweep) for sweep in sweeps]
 
 
-def stored_preset() -> str:
-    """The largest preset whose sweep is stored.
-
-    Raises
-    ------
-    FileNotFoundError
-        If none is; the message says how to get one.
-    """
-    for preset in reversed(PRESETS):
-        if not missing(sweep_cells(preset)):
-            return preset
-    raise FileNotFoundError(
-        "no sweep over probabilities of 0A is stored: "
-        "run book.ledger.run(spellings.sweep_cells('quick')), or 'laptop'"
-    )
-
-
-def sweep_curves(preset: str, *, fresh: bool = False) -> pd.DataFrame:
+def sweep_curves(preset: str = "paper", *, fresh: bool = False) -> pd.DataFrame:
     """A stored sweep along the way: p_0a, seed, tied, step and a column for each quantity.
 
     Beside the stored quantities, ``relative_{matrix}_{pair}`` is the distance of a pair over that of 0A and
@@ -132,7 +115,7 @@ def sweep_curves(preset: str, *, fresh: bool = False) -> pd.DataFrame:
     return wide.assign(accuracy_gap=wide["p_0a"].map(best) - wide["accuracy"])
 
 
-def sweep_pictures(preset: str) -> dict[tuple[float, bool, str], tuple[list[int], np.ndarray]]:
+def sweep_pictures(preset: str = "paper") -> dict[tuple[float, bool, str], tuple[list[int], np.ndarray]]:
     """Steps, and embeddings (S, V, D) of seed 0 at each, by p(0A | 0), tied, and "input" or "output"."""
     wide = _wide(preset, pictures=True)
     found = {}

@@ -44,7 +44,7 @@ Embeddings = Mapping[tuple[int, bool, str], np.ndarray]
 N_BITS = 4  # the symbols 0A, 0B, 1A, 1B, first among a matrix's rows
 
 
-def ends_of(run: FreshRun, preset: str) -> Cell:
+def ends_of(run: FreshRun, preset: str = "paper") -> Cell:
     """The cell of many untied models' ends at a preset."""
     return exor_ends.cell(at_preset(run, preset))
 
@@ -119,7 +119,7 @@ def _input_findings(preset: str) -> dict[str, Finding]:
 
 
 def exor_resemblance(
-    preset: str, *, runs: Sequence[EXorRun] = (FRESH_MAIN, MORE_MAIN), step: int | None = None
+    preset: str = "paper", *, runs: Sequence[EXorRun] = (FRESH_MAIN, MORE_MAIN), step: int | None = None
 ) -> pd.DataFrame:
     """How a tied matrix of `runs` compares with the matrices of untied models of the other seeds.
 

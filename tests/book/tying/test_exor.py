@@ -12,12 +12,6 @@ from book.tying.experiments import exor_runs, spellings
 from book.tying.languages.exor import SYMBOLS
 
 
-def test_a_task_without_a_stored_run_is_refused_with_the_command(monkeypatch, tmp_path):
-    monkeypatch.setenv("EMBVIZ_RESULTS_DIR", str(tmp_path))
-    with pytest.raises(ValueError, match=r"run tying\.dh_fails --preset quick"):
-        chapter.stored_preset("only 0A and 0B")
-
-
 @pytest.mark.parametrize(
     ("text", "message"), [("1A 0C ?", "'0C' is no symbol"), ("1A ? E", "tokens must be")]
 )
