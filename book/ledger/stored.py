@@ -1,4 +1,4 @@
-"""Stored runs for pages: the one door, by an experiment's name, without importing its module."""
+"""Stored runs for pages: one function, by an experiment's name, without importing its module."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from book.ledger.findings import Finding
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Some measurements of a claim with cells of their own, judged once all of these are stored."""
+    """Some measurements of a claim with separate cells, judged once all of these are stored."""
 
     cells: Callable[[str], list[Cell]]
     measure: Callable[[str], Mapping[str, Finding]]

@@ -12,7 +12,6 @@ import html
 import math
 import numbers
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -216,20 +215,6 @@ def amount(
     return Amount(found.value, found.low, found.high, **ends, **known)
 
 
-def of_finding(
-    found: Finding | None, measurement: ledger.Measurement | None = None, verdict: str = ""
-) -> Amount:
-    """A finding as a sentence quotes it, with what the claim's measurement says of it."""
-    known: dict[str, Any] = {"verdict": verdict}
-    if measurement is not None:
-        known |= {"unit": measurement.unit, "paper": measurement.paper, "accept": measurement.accept}
-    if found is None:
-        return Amount(None, n_seeds=0, **known)
-    return Amount(
-        found.value, found.low, found.high, n_seeds=found.n_seeds, controls=dict(found.controls), **known
-    )
-
-
 # --- sentences ------------------------------------------------------------------------------------------
 
 
@@ -287,25 +272,16 @@ class Fields(Named):
         if key in self._parts:
             return super().__getitem__(key)
         if key == "ledger":
-            return Named(key, ledger_counts())
+            items = ledger.entries()
+            verdicts = [item.verdict for item in items]
+            counts = {name: verdicts.count(name) for name in ledger.VERDICTS} | {"claims": len(items)}
+            return Named(key, counts | {"revised": sum(bool(item.claim.amended) for item in items)})
         if key in ledger.papers():
             return Named(key, {item.claim.id.partition(".")[2]: item for item in ledger.entries(key)})
         return super().__getitem__(key)
 
 
-def ledger_counts() -> dict[str, int]:
-    """Claims of the ledger by verdict, those that were amended, and all."""
-    items = ledger.entries()
-    counts = Counter(item.verdict for item in items)
-    return {name: counts[name] for name in ledger.VERDICTS} | {
-        "claims": len(items),
-        "revised": sum(bool(item.claim.amended) for item in items),
-    }
-
-
-def say(
-    template: str, *named: Mapping[str, Any], claim: str = "", root: str = "../", **sources: Any
-) -> Quotation:
+def say(template: str, *, claim: str = "", root: str = "../", **sources: Any) -> Quotation:
     """Fill numbers into sentences, and cite the claims that they rest on.
 
     Parameters
@@ -321,8 +297,6 @@ def say(
         ``{ledger.claims}`` all, ``{ledger.revised}`` those with an amendment. Other braces are doubled.
         ``[paper.claim: verdict]`` or ``[paper.claim: verdict, smaller scale]``, at the end of the words that
         rest on that verdict, becomes a link to the ledger.
-    *named : mappings
-        Their names are fields themselves.
     claim : str
         Such as ``reflections.spectrum_symmetry``.
     root : str
@@ -348,9 +322,7 @@ def say(
     """
     if moved := moved_sentences(template):
         raise ValueError("\n".join(moved))
-    fields = _of_entry(ledger.entry(claim)) if claim else {}
-    for mapping in (*named, sources):
-        fields |= dict(mapping)
+    fields = (_of_entry(ledger.entry(claim)) if claim else {}) | sources
     text = template.format_map(Fields(claim or SENTENCE, fields))
     return Quotation(_CITED.sub(lambda found: _link(found, root), text))
 
@@ -401,9 +373,13 @@ def _source(value: Any, name: str) -> Any:
     if isinstance(value, numbers.Real):
         return Amount(float(value))
     if isinstance(value, ledger.Row):
-        return of_finding(value.finding, value.measurement, value.verdict)
+        of, found = value.measurement, _source(value.finding, name)
+        return dataclasses.replace(
+            found, verdict=value.verdict, unit=of.unit, paper=of.paper, accept=of.accept
+        )
     if isinstance(value, Finding):
-        return of_finding(value)
+        controls = dict(value.controls)
+        return Amount(value.value, value.low, value.high, n_seeds=value.n_seeds, controls=controls)
     if isinstance(value, ledger.Entry):
         return Named(value.claim.id, _of_entry(value))
     if isinstance(value, pd.DataFrame):

@@ -244,7 +244,7 @@ def save_checkpoint(
 
 
 def resize_checkpoint(
-    model: nn.Module,
+    model: Any,
     m: int,
     *,
     how: Map = "orthonormal",

@@ -20,7 +20,6 @@ behind, and are overwritten.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import dataclasses
 import functools
@@ -65,14 +64,13 @@ class DamagedRunError(ValueError):
 class Line(NamedTuple):
     """A line of the metrics: a snapshot that is stored."""
 
-    step: int
     metrics: dict[str, Metric]
     sha256: str | None  # of the row and the file of its weights; None where none were stored
     number: int  # of the snapshot among those with weights, from 1
     end: int  # of the line, in bytes
 
 
-START = Line(-1, {}, None, 0, 0)
+START = Line({}, None, 0, 0)
 
 
 class Run:
@@ -95,15 +93,10 @@ class Run:
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "run"
     >>> model = nn.Linear(3, 2)
-    >>> adam = torch.optim.AdamW(model.parameters())
     >>> with Run.open(folder, config={"seed": 0}) as run:
     ...     for step in range(1, 5):
-    ...         loss = model(torch.ones(3)).square().sum()
-    ...         adam.zero_grad()
-    ...         loss.backward()
-    ...         adam.step()
-    ...         run.append(step, model, {"loss": loss})
-    ...     run.save_state(step, {"model": model.state_dict(), "adam": adam.state_dict()})
+    ...         run.append(step, model, {"loss": 1 / step})
+    ...     run.save_state(step, {"model": model.state_dict()})
     >>> run = read_run(folder)
     >>> run.steps, run.tensor("weight").shape, list(run.metrics())
     ([1, 2, 3, 4], (4, 2, 3), ['step', 'loss'])
@@ -120,7 +113,7 @@ class Run:
         self.config = content["config"]
         self.sketch = Sketch(**content["sketch"]) if content["sketch"] else None
         self._lines = _read_lines(folder / METRICS)
-        self._n_members = _count_members(self._lines)
+        self._n_members = _count_members(self._lines.values())
         self._projections: dict[tuple[object, ...], Projection] = {}
 
     @classmethod
@@ -183,20 +176,22 @@ class Run:
     @property
     def steps(self) -> list[int]:
         """Updates made at each snapshot, increasing; of a run opened for reading, as it was then."""
-        return [line.step for line in self._lines]
+        return list(self._lines)
 
     @property
     def stored_steps(self) -> list[int]:
         """Those of snapshots with weights."""
-        return [line.step for line in self._lines if line.sha256]
+        return [step for step, line in self._lines.items() if line.sha256]
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the tensors of the first of these, as they were in training; tied ones once."""
-        if self.stored_steps and self.sketch:
+        steps = self.stored_steps
+        if steps and self.sketch:
             return {name: tuple(shape) for name, shape in self._layout["shapes"].items()}
-        first = next((line for line in self._lines if line.sha256), START)
-        return {name: tuple(tensor.shape) for name, tensor in self._read(first)[1].items()}
+        return (
+            {name: tuple(tensor.shape) for name, tensor in self._read(steps[0])[1].items()} if steps else {}
+        )
 
     # --- writing ------------------------------------------------------------------------------------
 
@@ -219,11 +214,11 @@ class Run:
             Scalars and 1-D arrays of numpy or torch will do.
         """
         self._require_writer()
-        step = operator.index(step)
-        if step <= self._last.step:
+        step, last = operator.index(step), self._last_step
+        if step <= last:
             raise ValueError(
-                f"step {step} does not come after {self._last.step}: steps count updates and increase; "
-                "to go back, truncate the run first (-1: all of it)"
+                f"step {step} does not come after {last}: steps count updates and increase; to go back, "
+                "truncate the run first (-1: all of it)"
             )
         clean = _clean_metrics(metrics or {}, self._n_members)
         row, file = self._encode(step, weights)
@@ -239,8 +234,8 @@ class Run:
         except BaseException:
             self._weights_path(step).unlink(missing_ok=True)  # the room may be needed
             raise
-        self._lines.append(Line(step, clean, sha256, number + (sha256 is not None), end + len(line)))
-        self._n_members = self._n_members or _count_members(self._lines[-1:])
+        self._lines[step] = Line(clean, sha256, number + (sha256 is not None), end + len(line))
+        self._n_members = self._n_members or _count_members([self._last])
 
     def save_state(self, step: int, state: Any) -> None:
         """Replace the state to resume from, whole; where this raises, the state before stays.
@@ -254,7 +249,7 @@ class Run:
         """
         self._require_writer()
         archive = io.BytesIO()
-        torch.save(_plain({"step": step, "snapshot": self._last.step, "state": state}), archive)
+        torch.save(_plain({"step": step, "snapshot": self._last_step, "state": state}), archive)
         # torch.save writes a ZIP archive, whose comment, at its end, may be anything: here its own checksum
         archive.seek(-2, io.SEEK_END)
         archive.write(N_DIGITS.to_bytes(2, "little"))
@@ -271,17 +266,17 @@ class Run:
             after_step < 0 or torch.load(state, map_location="meta", weights_only=True)["step"] > after_step
         ):
             state.unlink()
-        kept = [line for line in self._lines if line.step <= after_step]
-        dropped, self._lines = self._lines[len(kept) :], kept
+        dropped = [step for step in self._lines if step > after_step]
+        self._lines = {step: line for step, line in self._lines.items() if step <= after_step}
         if dropped:
             os.truncate(self.folder / METRICS, self._last.end)
             self._flush()
         if dropped and self.sketch:
             n_bytes = self._last.number * self._row_type.itemsize if self._last.number else 0
             os.truncate(self.folder / SKETCHES, n_bytes)
-        for line in dropped:
-            self._weights_path(line.step).unlink(missing_ok=True)
-        self._n_members = _count_members(kept)
+        for step in dropped:
+            self._weights_path(step).unlink(missing_ok=True)
+        self._n_members = _count_members(self._lines.values())
 
     def close(self) -> None:
         """Free the run for another writer; this one can read on."""
@@ -309,8 +304,8 @@ class Run:
         columns = {"step": np.repeat(np.array(self.steps, dtype=np.int64), n)}
         if self._n_members:
             columns["member"] = np.tile(np.arange(n), len(self._lines))
-        for name in dict.fromkeys(name for line in self._lines for name in line.metrics):
-            values = [line.metrics.get(name, math.nan) for line in self._lines]
+        for name in dict.fromkeys(name for line in self._lines.values() for name in line.metrics):
+            values = [line.metrics.get(name, math.nan) for line in self._lines.values()]
             columns[name] = np.array([v if isinstance(v, list) else [v] * n for v in values]).ravel()
         return pd.DataFrame(columns)
 
@@ -319,11 +314,7 @@ class Run:
 
         What is missing or was altered since raises :class:`DamagedRunError`.
         """
-        place = bisect.bisect_left(self._lines, step, key=operator.attrgetter("step"))
-        if place == len(self._lines) or self._lines[place].step != step:
-            near = " and ".join(str(line.step) for line in self._lines[max(place - 1, 0) : place + 1])
-            raise ValueError(f"{self.folder} has no snapshot of step {step}; the nearest: {near or 'none'}")
-        ties, kept = self._read(self._lines[place])
+        ties, kept = self._read(step)
         return {name: kept[first] for name, first in ties.items()}
 
     def tensor(self, name: str) -> np.ndarray:
@@ -371,7 +362,7 @@ class Run:
             raise DamagedRunError(f"{path} was altered or cut short: restore it from a copy, or delete it")
         stored = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         # a reader may have opened the log before this state was saved
-        if self._lock is not None and stored["snapshot"] not in {START.step, *self.steps}:
+        if self._lock is not None and stored["snapshot"] not in {-1, *self.steps}:
             raise DamagedRunError(
                 f"{self.folder / METRICS} lacks the snapshot of step {stored['snapshot']}, which the state "
                 "comes after: restore it from a copy, or delete the state"
@@ -379,15 +370,18 @@ class Run:
         return stored["step"], stored["state"]
 
     def __repr__(self) -> str:
-        steps = f", steps {self.steps[0]} to {self.steps[-1]}" if self._lines else ""
         mode = "writing" if self._lock else "reading"
-        return f"<Run {self.folder}: {len(self._lines)} snapshots{steps}; open for {mode}>"
+        return f"<Run {self.folder}: {len(self._lines)} snapshots; open for {mode}>"
 
     # --- steps of the above -------------------------------------------------------------------------
 
     @property
     def _last(self) -> Line:
-        return self._lines[-1] if self._lines else START
+        return next(reversed(self._lines.values()), START)
+
+    @property
+    def _last_step(self) -> int:
+        return next(reversed(self._lines), -1)
 
     @functools.cached_property
     def _layout(self) -> dict[str, Any]:
@@ -407,9 +401,7 @@ class Run:
 
     def _require_writer(self) -> None:
         if self._lock is None or not self._lock.is_locked:
-            raise ValueError(
-                f"{self.folder} is open for reading only, closed, or another process's: open it by Run.open"
-            )
+            raise ValueError(f"{self.folder} is read only, closed, or another process's: open it by Run.open")
 
     def _write(self, path: Path, data: bytes | memoryview) -> None:
         with whole_file(path, temporary=self.folder / PARTIAL) as temporary, open(temporary, "wb") as file:
@@ -473,18 +465,19 @@ class Run:
             self._projections[key] = sketch.projection(name, tensor.shape, tensor.device)
         return self._projections[key](tensor)
 
-    def _read(self, line: Line) -> tuple[dict[str, str], dict[str, Tensor]]:
+    def _read(self, step: int) -> tuple[dict[str, str], dict[str, Tensor]]:
         """A snapshot's ties, and what is kept of its tensors; what was altered since is refused."""
+        line = self._lines[step]
         if line.sha256 is None:
             return {}, {}
-        row, file, path = b"", b"", self._weights_path(line.step)
+        row, file, path = b"", b"", self._weights_path(step)
         if self.sketch is not None:
             n_bytes = self._row_type.itemsize
             with open(self.folder / SKETCHES, "rb") as rows:
                 rows.seek((line.number - 1) * n_bytes)
                 row = rows.read(n_bytes)
-        if self._has_file(line.number):
-            file = path.read_bytes() if path.exists() else b""
+        if self._has_file(line.number) and path.exists():
+            file = path.read_bytes()
         if hashlib.sha256(row + file).hexdigest() != line.sha256:
             where = f"{self.folder / SKETCHES}, or {path.name}," if row else path
             raise DamagedRunError(
@@ -505,15 +498,7 @@ class Run:
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
-    """Open a run for reading; another process may be writing it.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the folder holds no run.
-    DamagedRunError
-        If ``run.json`` or a line of the metrics is damaged. Weights are verified when they are read.
-    """
+    """Open a run for reading; another process may be writing it. Weights are verified when they are read."""
     path = Path(folder).absolute()
     if not is_run(path):
         raise FileNotFoundError(f"{path} holds no run (there is no {RUN}): Run.open starts one")
@@ -536,11 +521,9 @@ def delete_run(folder: str | os.PathLike[str]) -> bool:
         lock = _lock(path)
     except BusyRunError:
         return False
-    try:
-        path.rename(done)
-        shutil.rmtree(done, ignore_errors=True)  # another process may be at it too
-    finally:
-        lock.release()
+    path.rename(done)
+    lock.release()
+    shutil.rmtree(done, ignore_errors=True)  # another process may be at it too
     return True
 
 
@@ -550,12 +533,11 @@ def _lock(folder: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout as error:
-        number = "?"
-        with contextlib.suppress(OSError):  # on Windows a locked file can't be read
-            number = (folder / LOCK).read_text(encoding="utf-8")
-        who = "this process: close that Run" if number == str(os.getpid()) else f"process {number}: end it"
-        raise BusyRunError(f"{folder} is being written by {who}, or read it: read_run") from error
-    with contextlib.suppress(OSError):  # for the message above only
+        who = (folder / LOCK).read_text(encoding="utf-8") if sys.platform != "win32" else "of unknown number"
+        raise BusyRunError(
+            f"{folder} is being written by process {who}: end it, or close its Run, or read by read_run"
+        ) from error
+    with contextlib.suppress(OSError):  # for the message above; Windows lets nobody read or write it
         (folder / LOCK).write_text(str(os.getpid()), encoding="utf-8")
     return lock
 
@@ -609,9 +591,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise DamagedRunError(f"{path} is damaged: {error}") from error
 
 
-def _read_lines(path: Path) -> list[Line]:
-    """The committed snapshots; a last line that has no end yet is not one of them."""
-    lines: list[Line] = []
+def _read_lines(path: Path) -> dict[int, Line]:
+    """The committed snapshots by step; a last line that has no end yet is not one of them."""
+    lines: dict[int, Line] = {}
     end = number = 0
     for place, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
@@ -620,15 +602,14 @@ def _read_lines(path: Path) -> list[Line]:
             raise DamagedRunError(f"{path}: line {place} is damaged: {error}") from error
         step, sha256 = record.pop("step"), record.pop("sha256")
         end, number = end + len(line) + 1, number + (sha256 is not None)
-        lines.append(Line(step, record, sha256, number, end))
+        lines[step] = Line(record, sha256, number, end)
     return lines
 
 
 def _plain(state: Any) -> Any:
-    """A state in plain types, which are loaded without running any code.
+    """A state in types that are loaded without running any code; of equal states the same bytes.
 
-    Pickle writes two strings that are one object otherwise than two that are equal, which differs in a run
-    that was resumed. Interned, equal states have equal bytes.
+    Strings are interned, since pickle writes one object twice otherwise than two that are equal.
     """
     if isinstance(state, Mapping):
         return {_plain(key): _plain(value) for key, value in state.items()}
@@ -650,13 +631,12 @@ def _clean_metrics(metrics: Mapping[str, Any], n_members: int | None) -> dict[st
     for name, value in metrics.items():
         array = np.asarray(value.tolist() if hasattr(value, "tolist") else value)
         n_members = n_members or array.size if array.ndim else n_members
-        if name in COLUMNS or array.dtype.kind not in "iuf" or array.shape not in ((), (n_members,)):
+        numbers = array.dtype.kind in "iuf" and np.isfinite(array).all()
+        if name in COLUMNS or not numbers or array.shape not in ((), (n_members,)):
             raise ValueError(
-                f"metric {name!r} is {value!r}: give a number, or a list of as many as before, and a name "
-                f"other than {', '.join(COLUMNS)}"
+                f"metric {name!r} is {value!r}: give a finite number, or a list of as many as before, and a "
+                f"name other than {', '.join(COLUMNS)}"
             )
-        if not np.isfinite(array).all():
-            raise ValueError(f"metric {name!r} is {value!r}: leave out what is NaN or infinite")
         clean[name] = array.tolist()
     return clean
 

@@ -44,9 +44,7 @@ def select_weights(model: nn.Module, names: str | Sequence[str] | None = None) -
 
 
 def matching(names: Sequence[str], patterns: str | Sequence[str]) -> list[str]:
-    """Names that match one of the patterns, each of which must match; ValueError says what there is.
-
-    What is a name means itself alone, whatever it holds.
+    """Names that match one of the patterns, each of which must match; what is a name means itself alone.
 
     >>> matching(["w[0]", "w0", "b"], "w[0]"), matching(["w[0]", "w0", "b"], "w*")
     (['w[0]'], ['w[0]', 'w0'])

@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=["adapters", "fourier", "loop"],
     submod_attrs={
         "adapters": ["lightning_callback", "trainer_callback"],
-        "fourier": ["Sounding", "noise_share", "power_spectrum", "sound", "strike", "tabulate"],
-        "loop": ["AdamW", "Snapshot", "keep_freed_memory", "train"],
+        "fourier": ["Sounding", "power_spectrum", "sound", "strike"],
+        "loop": ["AdamW", "Snapshot", "train"],
     },
 )

@@ -32,8 +32,6 @@ class _Recording:
         sketch: int | Sketch | None,
         config: Any,
     ) -> None:
-        if every < 1:
-            raise ValueError(f"every is {every}: store every step (1), or every so many")
         self.folder, self.every, self.tensors = Path(folder), every, tensors
         self.sketch, self.config = sketch, config
         self.run: Run | None = None
@@ -79,12 +77,6 @@ class _Recording:
         self.run = None
 
 
-def _n_steps(trainer: Any) -> int:
-    """Updates that a Lightning trainer will make; 0 where it cannot tell."""
-    steps = trainer.estimated_stepping_batches
-    return int(steps) if math.isfinite(steps) and steps > 0 else 0
-
-
 def trainer_callback(
     folder: str | os.PathLike[str],
     *,
@@ -109,11 +101,6 @@ def trainer_callback(
     ``Trainer(..., callbacks=[trainer_callback("recording", every=10, sketch=256)])``. Losses are those that
     the Trainer logs, means since it last did: with ``logging_steps`` equal to `every` each snapshot has one,
     and a warning says so where it hasn't. In distributed training the first process records.
-
-    Raises
-    ------
-    MissingExtraError
-        If `transformers` is not installed.
     """
     require("adapters", "transformers", purpose="recording within Transformers")
     import transformers
@@ -166,11 +153,6 @@ def lightning_callback(
     ``Trainer(..., callbacks=[lightning_callback("recording", every=10, sketch=256)])``. Losses are those that
     `training_step` returns, means over accumulated batches. In distributed training the first process
     records.
-
-    Raises
-    ------
-    MissingExtraError
-        If `lightning` is not installed.
     """
     require("adapters", "lightning", purpose="recording within Lightning")
     import lightning
@@ -185,7 +167,8 @@ def lightning_callback(
             recording.end()
             self.step, self.losses = trainer.global_step, list[Tensor]()
             if trainer.is_global_zero:
-                recording.begin(pl_module, self.step, _n_steps(trainer))
+                n_steps = trainer.estimated_stepping_batches  # infinite, or -1, where Lightning cannot tell
+                recording.begin(pl_module, self.step, int(n_steps) if 0 < n_steps < math.inf else 0)
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -133,6 +133,8 @@ def noise_share(bins: int, width: int, top: int) -> float:
         Columns: a mode's power is a sum of so many exponentials.
     top : int
     """
+    # a mode's power P is Gamma(width): above its quantile t lies the share E[P; P > t] / E[P] of all power;
+    # x times the density of Gamma(width) is width times that of Gamma(width + 1)
     threshold = special.gammainccinv(width, top / bins)
     return float(special.gammaincc(width + 1, threshold))
 
@@ -187,10 +189,6 @@ def _struck(module: nn.Module, tensors: Sequence[str] | None, dim: int, top: int
     }
     if tensors is not None:
         every = {name: t for name, t in module.named_parameters(remove_duplicate=False) if t.requires_grad}
-        if unknown := [name for name in tensors if name not in every]:
-            raise ValueError(
-                f"no trainable parameter is called {', '.join(unknown)}; there are {list(every)}"
-            )
         chosen = {}
         for name in tensors:
             if all(every[name] is not tensor for tensor in chosen.values()):

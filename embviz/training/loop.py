@@ -37,14 +37,6 @@ class AdamW:
     eps: float = 1e-8
     undecayed: tuple[str, ...] = ()  # ends of the names of parameters that don't decay
 
-    def __post_init__(self) -> None:
-        if not 0 < self._least_rate <= self.learning_rate or self.half_period < 1:
-            raise ValueError(
-                f"rates must be above 0, the least at most the first, the period at least 1: {self}"
-            )
-        if self.weight_decay < 0 or not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1) or self.eps <= 0:
-            raise ValueError(f"weight decay must not be negative, betas below 1, eps above 0: {self}")
-
     @property
     def _least_rate(self) -> float:
         return self.learning_rate if self.min_learning_rate is None else self.min_learning_rate
@@ -114,8 +106,6 @@ def train(
     ------
     FloatingPointError
         If a loss stops being finite: names the step and the member. Stored snapshots are kept.
-    ValueError
-        If `snapshot_at` is an int below 1, or the run is already longer than `n_steps`.
     """
     is_due = _is_due(snapshot_at, n_steps)
     keep_freed_memory()
@@ -164,8 +154,6 @@ def _is_due(snapshot_at: Schedule, n_steps: int) -> Callable[[int], bool]:
     """Whether a snapshot is due after so many updates."""
     if isinstance(snapshot_at, int):
         every = snapshot_at
-        if every < 1:
-            raise ValueError(f"snapshot_at must be at least 1, got {every}: an int is the steps between two")
         return lambda step: step % every == 0 or step == n_steps
     return snapshot_at if callable(snapshot_at) else snapshot_at.__contains__
 
@@ -220,17 +208,14 @@ def _take_snapshot(
         kept: Mapping[str, Tensor] = {}
         if weights != "none":
             kept = model.state_dict() if weights == "all" else weights()
-        # clones of tied tensors would come apart: one clone for each storage
+        # clones of tied tensors would come apart: one clone for all names of the same memory, which a matrix
+        # and its transpose share too, but with other strides
         clones: dict[tuple[object, ...], Tensor] = {}
         copies = {
-            name: clones.setdefault(_view(tensor), tensor.detach().clone()) for name, tensor in kept.items()
+            name: clones.setdefault((t.data_ptr(), t.dtype, t.shape, t.stride()), t.detach().clone())
+            for name, t in kept.items()
         }
     return Snapshot(step, metrics, copies)
-
-
-def _view(tensor: Tensor) -> tuple[object, ...]:
-    """What two names of one tensor share, and a matrix and its transpose don't."""
-    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _resume(run: Run | None, model: nn.Module, adam: torch.optim.AdamW) -> int:

@@ -25,12 +25,6 @@ class Autoencoder:
     n_epochs: int = 300  # updates, each on all snapshots
     learning_rate: float = 3e-3  # of Adam; a cosine down to 0
 
-    def __post_init__(self) -> None:
-        if min(self.bottleneck, self.n_components, self.n_epochs) < 1 or self.hidden < 4:
-            raise ValueError(f"sizes and epochs must be at least 1, hidden 4: {self}")
-        if self.loss_weight < 0 or self.learning_rate <= 0:
-            raise ValueError(f"the loss's weight must not be negative, the rate above 0: {self}")
-
 
 @dataclass(frozen=True)
 class Errors:
@@ -177,8 +171,6 @@ def encode_together(
         Of a single path, that of :func:`encode`.
     """
     config = config or Autoencoder()
-    if not paths:
-        raise ValueError("there is no path to encode")
     if len({path.has_losses for path in paths}) > 1:
         odd = next(path for path in paths if not path.has_losses)
         raise ValueError(

@@ -23,9 +23,12 @@ from embviz.inspection import read_weights
 from embviz.runs import Run, Sketch, read_run
 from embviz.runs.run import is_run
 from embviz.runs.tensors import matching
-from embviz.trajectories.checkpoint_steps import STATE, steps_of
 from embviz.trajectories.weight_paths import WeightPath, weight_path
 
+STATE = "trainer_state.json"  # of Hugging Face's Trainer, in a checkpoint's folder
+NUMBER = r"(\d+(?:\.\d+)?(?:e\d+)?)(k|m|b)?(?![a-z\d])"
+LABELS = ("global[-_ ]?steps?", "(?<![a-z])steps?", "iter(?:ation)?s?", "checkpoints?", "ckpt")
+UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 TOGETHER = 2**26  # weights whose maps are in memory together, unless a single tensor has more
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -50,8 +53,7 @@ def read_checkpoints(
     tensors : glob pattern or patterns
         Names, as in ``"*.attn.*"``; each must match. Tensors of one number are left out. None: all matrices.
     steps : array of int, shape (S,), or function of a path, optional
-        In the order of `source`; by default read from the names
-        (:func:`~embviz.trajectories.checkpoint_steps.steps_of`).
+        In the order of `source`; by default read from the names (:func:`steps_of`).
     losses : array (S,), or mapping of steps to losses, optional
         By default those that Trainer logged (trainer_state.json), between two entries by a straight line;
         without a log, or where it does not reach from the first to the last step, they are not known.
@@ -64,14 +66,6 @@ def read_checkpoints(
     Returns
     -------
     dict of name to WeightPath, in order of the steps
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three checkpoints, a step can't be told, a name matches nothing (says what is
-        near), or a tensor is missing or has another shape in one of them.
-    FileNotFoundError
-        If nothing matches the pattern.
     """
     if isinstance(source, str | os.PathLike) and is_run(named_path(source)):
         if steps is not None or losses is not None:
@@ -81,10 +75,12 @@ def read_checkpoints(
     if callable(steps):
         steps = [steps(path) for path in paths]
     told = steps_of(paths) if steps is None else check_array(steps, "steps", 1, kind="integer").tolist()
-    if len(told) != len(paths):
-        raise ValueError(f"{len(paths)} checkpoints and {len(told)} steps: give one of each")
+    losses = [losses[step] for step in told] if isinstance(losses, Mapping) else losses
+    known = None if losses is None else check_array(losses, "losses", 1)
+    if len(told) != len(paths) or (known is not None and len(known) != len(paths)):
+        raise ValueError(f"{len(paths)} checkpoints: give as many steps ({len(told)}) and losses")
     order = np.argsort(told, kind="stable")
-    known = None if losses is None else _given(losses, told)[order]
+    known = None if known is None else known[order]
     paths, told = [paths[place] for place in order], [told[place] for place in order]
     known = _logged(paths[-1], told) if known is None else known
     first = read_weights(paths[0])
@@ -152,6 +148,61 @@ def _checked_arrays(
         yield name, arrays[name].read()
 
 
+def steps_of(paths: Sequence[Path]) -> list[int]:
+    """The training step of each checkpoint, read from its name or from what lies beside the weights.
+
+    A number after "global_step", "step", "iter" or "checkpoint" is the step (k, m and e3 are understood);
+    else the ``global_step`` of Trainer's own state; else the one number that differs from name to name.
+
+    Examples
+    --------
+    >>> steps_of([Path(f"epoch={n}-step={n}00-val_loss=2.{n}.ckpt") for n in range(3)])
+    [0, 100, 200]
+    >>> steps_of([Path("gpt2-5k.pt"), Path("gpt2-10k.pt"), Path("gpt2-1e5.pt")])
+    [5000, 10000, 100000]
+    """
+    names = [path.stem if re.fullmatch(r"\.[a-z]\w*", path.suffix) else path.name for path in paths]
+    steps = _labelled(names) or _stated(paths) or _varying(names)
+    if not steps:
+        raise ValueError(f"which number is the step cannot be told from {', '.join(names[:3])}: give steps=")
+    if any(step != int(step) for step in steps) or len(set(steps)) < len(steps):
+        read = ", ".join(f"{name}: {step:g}" for name, step in zip(names, steps, strict=True))
+        raise ValueError(f"steps must be different whole numbers, and the names say {read}: give steps=")
+    return [int(step) for step in steps]
+
+
+def _numbers(name: str, before: str = "") -> list[float]:
+    """Numbers in a name, those after a label alone where one is given; 5k is 5,000."""
+    found = re.finditer(before + NUMBER, name, re.IGNORECASE)
+    return [float(one[1]) * UNITS[(one[2] or "").lower()] for one in found]
+
+
+def _labelled(names: Sequence[str]) -> list[float]:
+    """Numbers after the first label that every name has."""
+    for label in LABELS:
+        found = [_numbers(name, f"{label}[-_=. ]*") for name in names]
+        if all(found):
+            return [numbers[0] for numbers in found]
+    return []
+
+
+def _stated(paths: Sequence[Path]) -> list[float]:
+    """``global_step`` of Trainer's state in each folder."""
+    states = [path / STATE for path in paths]
+    if not all(state.is_file() for state in states):
+        return []
+    return [float(json.loads(state.read_text(encoding="utf-8"))["global_step"]) for state in states]
+
+
+def _varying(names: Sequence[str]) -> list[float]:
+    """The one number that differs, where names are alike otherwise."""
+    values = [_numbers(name) for name in names]
+    if len({len(row) for row in values}) != 1:
+        return []
+    columns = [column for column in zip(*values, strict=True) if len(set(column)) > 1]
+    return list(columns[0]) if len(columns) == 1 else []
+
+
 def _found(source: Source) -> list[Path]:
     if not isinstance(source, str | os.PathLike):
         paths = [Path(path) for path in source]
@@ -176,19 +227,6 @@ def _matching_files(pattern: Path) -> list[Path]:
     there = next((folder for folder in pattern.parents if folder.is_dir()), Path())
     rest = pattern.relative_to(there)
     return sorted(Path(path) for path in glob.glob(os.path.join(glob.escape(str(there)), str(rest))))
-
-
-def _given(losses: ArrayLike | Mapping[int, float], steps: Sequence[int]) -> np.ndarray:
-    if isinstance(losses, Mapping):
-        if lacking := [step for step in steps if step not in losses]:
-            raise ValueError(
-                f"losses has none for step {lacking[0]}: give a loss for every step, or leave losses out"
-            )
-        losses = [losses[step] for step in steps]
-    found = check_array(losses, "losses", 1)
-    if len(found) != len(steps):
-        raise ValueError(f"{len(steps)} checkpoints and {len(found)} losses: give one of each")
-    return found
 
 
 def _logged(last: Path, steps: Sequence[int]) -> np.ndarray | None:

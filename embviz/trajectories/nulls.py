@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,8 +28,6 @@ def step_correlations(path: WeightPath, n_lags: int) -> np.ndarray:
     """
     directions, _ = _directions(path)
     n = len(directions)
-    if not 0 <= n_lags < n:
-        raise ValueError(f"n_lags is {n_lags}: {n} steps have lags 0..{n - 1}")
     sums = [np.einsum("sp,sp->", directions[: n - k], directions[k:]) for k in range(n_lags + 1)]
     return np.array(sums) / sums[0]
 
@@ -88,6 +86,7 @@ def random_walk(
         noise = rng.standard_normal((n, n)) @ directions
     else:
         noise = _gaussian_vectors(n, path.n_weights, rng)
+    # rows of L z have covariance L L' = the Toeplitz matrix: steps k apart correlate as the path's do
     moves = np.linalg.cholesky(linalg.toeplitz(correlations)) @ noise
     moves *= (lengths / np.linalg.norm(moves, axis=1))[:, None]
     weights = np.concatenate([np.zeros((1, moves.shape[1])), moves.cumsum(axis=0)])
@@ -114,6 +113,8 @@ def _gaussian_vectors(n: int, dim: int, rng: np.random.Generator) -> np.ndarray:
     """n standard Gaussian vectors of `dim` entries, turned into at most n coordinates; (n, min(n, dim))."""
     if dim <= n:
         return rng.standard_normal((n, dim))
+    # Bartlett: of n Gaussian vectors in their own triangular basis, entries below the diagonal are standard
+    # normal, and the diagonal is the length that is left in the dimensions that remain
     factor = np.tril(rng.standard_normal((n, n)), -1)
     np.fill_diagonal(factor, np.sqrt(rng.chisquare(dim - np.arange(n))))
     return factor
@@ -216,36 +217,6 @@ class NullComparison:
         return Left(float(np.mean(found)), min(found), max(found))
 
 
-def share_left(share: float, null_shares: Sequence[float]) -> Left:
-    """What is left of a share after its control: (share - control) / (1 - control).
-
-    Of the two-arm figure (:func:`~embviz.trajectories.cosine_share`): 1 where the null has none of the shape
-    and the path all; 0 where the path has as much as its walks, so that the shape tells nothing about
-    training; below 0 where it has less, and what training adds bends the path away from two arms. Where the
-    null's share is near 1, as of most layouts, little could be left: `low` and `high` then lie far apart.
-
-    Parameters
-    ----------
-    share : float, at most 1
-    null_shares : sequence of float, below 1
-        Of the null's draws.
-
-    Examples
-    --------
-    >>> share_left(0.75, [0.5, 0.5])
-    Left(value=0.5, low=0.5, high=0.5)
-    """
-    if not len(null_shares):
-        raise ValueError("there is no draw of the control")
-    if not max(null_shares) < 1 - 1e-12:
-        raise ValueError("the control explains everything: its share is 1")
-    mean, least, most = (
-        (share - null) / (1 - null)
-        for null in (float(np.mean(null_shares)), max(null_shares), min(null_shares))
-    )
-    return Left(mean, least, most)
-
-
 def through_nulls(
     path: WeightPath,
     recipe: Recipe | None = None,
@@ -270,8 +241,6 @@ def through_nulls(
     shuffled : bool
         Draw shuffled losses too, where losses are known.
     """
-    if n_draws < 1:
-        raise ValueError(f"n_draws is {n_draws}: use at least 1")
     path = rotate(path)
     drawn = [("data", 0, path)]
     walks = {"random walk": False, "random walk, same step covariance": True}
@@ -312,15 +281,6 @@ def disparities(paths: Mapping[str, ArrayLike]) -> pd.DataFrame:
     Geometry paper, sections 4.2 and 7.1, which say "almost identical" and give no number.
     """
     arrays = {name: check_array(points, f"paths[{name!r}]", 2) for name, points in paths.items()}
-    if not arrays:
-        raise ValueError("there is no path to compare")
-    first, *rest = arrays
-    for name in rest:
-        if len(arrays[name]) != len(arrays[first]):
-            raise ValueError(
-                f"{name} has {len(arrays[name])} snapshots, {first} {len(arrays[first])}: snapshot i of one "
-                "is held against snapshot i of the other"
-            )
     width = max(points.shape[1] for points in arrays.values())
     padded = [np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in arrays.values()]
     square = np.zeros((len(padded), len(padded)))

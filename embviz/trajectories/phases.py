@@ -33,19 +33,6 @@ class Clustering:
     selection: Literal["eom", "leaf"] = "eom"  # the most persistent clusters, or the finest
     cluster_selection_epsilon: float = 0.0  # in the points' unit: clusters closer than this stay one
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.cluster_selection_epsilon < math.inf:
-            raise ValueError(
-                f"cluster_selection_epsilon is a distance, {self.cluster_selection_epsilon} is none: take 0 "
-                "or more"
-            )
-        if self.min_cluster_size < 2 or self.min_samples < 1:
-            raise ValueError(
-                f"a cluster has two snapshots at least, and the first neighbour is the least: {self}"
-            )
-        if self.selection not in ("eom", "leaf"):
-            raise ValueError(f'selection is {self.selection!r}: use "eom" or "leaf"')
-
 
 @dataclass(frozen=True, eq=False)
 class Phases:
@@ -125,15 +112,10 @@ def find_phases(points: ArrayLike, clustering: Clustering | None = None) -> Phas
     ).fit(points)
     labels, order = _by_first_snapshot(fitted.labels_)
     tree = fitted.single_linkage_tree_.to_numpy()  # left, right, distance, size
-    return Phases(
-        labels,
-        order,
-        tree[:, 2],
-        _largest_split(tree),
-        points,
-        clustering,
-        fitted,
-    )
+    # over all merges of the tree, the most snapshots on the smaller side
+    sizes = np.concatenate([np.ones(len(points)), tree[:, 3]])
+    largest_split = int(sizes[tree[:, :2].astype(int)].min(axis=1).max())
+    return Phases(labels, order, tree[:, 2], largest_split, points, clustering, fitted)
 
 
 def require_enough(n_snapshots: int, clustering: Clustering, *, name: str = "") -> None:
@@ -154,14 +136,6 @@ def _by_first_snapshot(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for new, old in enumerate(order):
         renamed[labels == old] = new
     return renamed, order
-
-
-def _largest_split(tree: np.ndarray) -> int:
-    """Over all merges of a single-linkage tree, the most snapshots on the smaller side."""
-    n = len(tree) + 1
-    sizes = np.concatenate([np.ones(n), tree[:, 3]])
-    left, right = tree[:, 0].astype(int), tree[:, 1].astype(int)
-    return int(np.minimum(sizes[left], sizes[right]).max())
 
 
 def _validity(points: np.ndarray, labels: np.ndarray, n_phases: int) -> float | None:
@@ -264,12 +238,12 @@ class Sharpness:
 def sharpness(points: ArrayLike) -> Sharpness:
     """Share of a path's length (S, D) in the longest twentieth of its steps, one step at least.
 
+    NaN of a path that doesn't move.
+
     >>> sharpness([[0.0], [1.0], [2.0], [12.0], [13.0]]).share
     0.7692307692307693
     """
     lengths = path_steps(points)
-    if not lengths.any():
-        raise ValueError("the path doesn't move: it has no sharpness")
     n_longest = max(1, round(len(lengths) / 20))
     longest = np.sort(lengths)[-n_longest:].sum()
     return Sharpness(float(longest / lengths.sum()), n_longest / len(lengths))
@@ -277,10 +251,7 @@ def sharpness(points: ArrayLike) -> Sharpness:
 
 def path_steps(points: ArrayLike) -> np.ndarray:
     """Lengths of the S - 1 steps of a path (S, D)."""
-    points = check_array(points, "points", 2)
-    if len(points) < 2:
-        raise ValueError("a path of a single snapshot has no step")
-    return np.linalg.norm(np.diff(points, axis=0), axis=1)
+    return np.linalg.norm(np.diff(check_array(points, "points", 2), axis=0), axis=1)
 
 
 # --- transitions and drops of the loss --------------------------------------------------------------
@@ -347,8 +318,14 @@ def couple(
             "of activity blocks take a quarter at most, lags less than half"
         )
     moves, drops = _ranks(activity, "activity"), _ranks(-np.diff(losses), "the loss's drops")
-    rng = np.random.default_rng(seed)
-    permuted = np.stack([drops[_permuted_blocks(n, block, rng)] for _ in range(n_permutations)])
+    rng, orders = np.random.default_rng(seed), []
+    for _ in range(n_permutations):
+        # neighbours in time move alike, so whole blocks change places; the circle is cut anywhere, lest
+        # the borders of blocks be the same in all draws
+        circle = np.roll(np.arange(n), -int(rng.integers(n)))
+        blocks = np.split(circle, range(block, n, block))
+        orders.append(np.concatenate([blocks[i] for i in rng.permutation(len(blocks))]))
+    permuted = drops[np.stack(orders)]
     observed = _cross_correlations(moves, drops[None], max_lag)[0]
     null = _cross_correlations(moves, permuted, max_lag)  # (n_permutations, lags)
     return Coupling(
@@ -369,16 +346,10 @@ def _ranks(values: np.ndarray, name: str) -> np.ndarray:
     return (ranks - ranks.mean()) / ranks.std()
 
 
-def _permuted_blocks(n: int, block: int, rng: np.random.Generator) -> np.ndarray:
-    """An order of 0..n - 1, blocks of neighbours in random order; the circle is cut at a random place."""
-    circle = np.roll(np.arange(n), -int(rng.integers(n)))
-    blocks = np.split(circle, range(block, n, block))
-    return np.concatenate([blocks[i] for i in rng.permutation(len(blocks))])
-
-
 def _cross_correlations(moves: np.ndarray, drops: np.ndarray, max_lag: int) -> np.ndarray:
     """Sum of moves[t] drops[:, t + lag] / n for lags -max_lag..max_lag; beyond the ends are zeros."""
     n = len(moves)
+    # padded to twice the length, so that the circular correlation of the transforms wraps round into zeros
     size = 2 ** math.ceil(math.log2(2 * n))
     spectrum = np.fft.rfft(drops, size) * np.conj(np.fft.rfft(moves, size))
     circular = np.fft.irfft(spectrum, size) / n

@@ -153,27 +153,14 @@ def run_report(
     Returns
     -------
     RunReport
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder.
-    ValueError
-        If no tensor matches (says which there are), there are fewer than twelve snapshots, or none of the
-        tensors ever moves.
-    MissingExtraError
-        If PyMDE or hdbscan isn't there.
     """
     require("trajectories", "pymde", "hdbscan", purpose="tracing a run")
-    known = isinstance(source, Mapping)
     if isinstance(source, Mapping):
-        paths = dict(source)
+        name = "run"
+        paths = {one: source[one] for one in matching(list(source), tensors or "*")}
     else:
+        name = Path(source).name
         paths = read_checkpoints(source, tensors, sketch=sketch, progress=progress)
-    if known and tensors is not None:
-        paths = {name: paths[name] for name in matching(list(paths), tensors)}
-    if not paths:
-        raise ValueError("there is no path of weights to trace")
     n_snapshots = min(len(path.steps) for path in paths.values())
     if n_snapshots < LEAST:
         raise ValueError(f"{n_snapshots} snapshots are too few to trace a run by: take {LEAST} at least")
@@ -182,11 +169,10 @@ def run_report(
         raise ValueError(f"{', '.join(still[:3])}: never moved, so there is no path to trace")
     comparisons, rows = {}, []
     moving = {name: path for name, path in paths.items() if name not in still}
-    for name, path in tqdm(moving.items(), desc="matrices", disable=not progress):
+    for tensor, path in tqdm(moving.items(), desc="matrices", disable=not progress):
         chosen = recipe or _recipe_for(len(path.steps))
-        comparisons[name] = through_nulls(path, chosen, seed=seed, n_draws=n_walks, shuffled=False)
-        rows.append({"tensor": name, "n_snapshots": len(path.steps), **_row(comparisons[name], seed)})
-    name = "run" if isinstance(source, Mapping) else Path(source).name
+        comparisons[tensor] = through_nulls(path, chosen, seed=seed, n_draws=n_walks, shuffled=False)
+        rows.append({"tensor": tensor, "n_snapshots": len(path.steps), **_row(comparisons[tensor], seed)})
     return RunReport(name, pd.DataFrame(rows), comparisons, tuple(still))
 
 

@@ -15,12 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 from embviz.arrays import check_array
 from embviz.imports import import_pymde, import_umap, require
 from embviz.trajectories.autoencoders import Autoencoder, Behaviour, encode_together
-from embviz.trajectories.phases import (
-    Clustering,
-    Phases,
-    find_phases,
-    require_enough,
-)
+from embviz.trajectories.phases import Clustering, Phases, find_phases, require_enough
 from embviz.trajectories.weight_paths import WeightPath, rotate
 
 # --- layouts ----------------------------------------------------------------------------------------
@@ -41,8 +36,6 @@ class Layout:
     def __post_init__(self) -> None:
         if self.method not in ("pymde", "pca", "umap"):
             raise ValueError(f'method is {self.method!r}: use "pymde", "pca" or "umap"')
-        if self.n_neighbors < 1 or self.max_iter < 1 or self.repulsive <= 0:
-            raise ValueError(f"neighbours, iterations and repulsion must be above 0: {self}")
 
 
 def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np.ndarray:
@@ -61,13 +54,6 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
     -------
     array, shape (S, 2), without a unit; the same bits for the same seed on one machine
 
-    Raises
-    ------
-    ValueError
-        If a value isn't finite, all points are equal, or there are no more points than neighbours.
-    MissingExtraError
-        If PyMDE or UMAP is asked for and isn't there.
-
     Source
     ------
     Agrawal, Ali & Boyd (2021), section 4: the distortion of PyMDE's ``preserve_neighbors``. Its start and
@@ -82,18 +68,18 @@ def lay_out(points: ArrayLike, layout: Layout | None = None, *, seed: int) -> np
             f"snapshots, or n_neighbors below {len(points)}"
         )
     if layout.method == "umap":
-        return _umap(points, layout, seed)
+        umap: Any = import_umap()
+        model = umap.UMAP(
+            n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1
+        )
+        n_threads = torch.get_num_threads()
+        try:
+            return np.asarray(model.fit_transform(points), dtype=float)
+        finally:
+            torch.set_num_threads(
+                n_threads
+            )  # starting its own, numba gives PyTorch as many as there are cores
     return _minimum_distortion(points, layout, seed)
-
-
-def _umap(points: np.ndarray, layout: Layout, seed: int) -> np.ndarray:
-    umap: Any = import_umap()
-    model = umap.UMAP(n_neighbors=layout.n_neighbors, min_dist=layout.min_dist, random_state=seed, n_jobs=1)
-    n_threads = torch.get_num_threads()
-    try:
-        return np.asarray(model.fit_transform(points), dtype=float)
-    finally:
-        torch.set_num_threads(n_threads)  # starting its own, numba gives PyTorch as many as there are cores
 
 
 def principal_coordinates(points: ArrayLike, n_axes: int = 2) -> np.ndarray:
@@ -179,6 +165,8 @@ def _minimum_distortion(points: np.ndarray, layout: Layout, seed: int) -> np.nda
     )
     far = (_distant_pairs if few else _distant_among_many)(near, len(points), layout.repulsive, rng)
     pymde = import_pymde()
+    # near pairs are pulled together by log(1 + d), as often as they are neighbours; random distant ones are
+    # pushed apart by -log(d), which is weak from afar, so that clusters keep their places
     problem = pymde.MDE(
         n_items=len(points),
         embedding_dim=2,
@@ -291,11 +279,10 @@ def trace_together(
     seen: list[Behaviour | None] = [None] * len(rotated)
     if recipe.autoencoder is not None:
         seen[:] = encode_together(rotated, recipe.autoencoder, seed=seed, device=device, progress=progress)
-    return [_drawn(path, behaviour, recipe, seed) for path, behaviour in zip(rotated, seen, strict=True)]
-
-
-def _drawn(rotated: WeightPath, behaviour: Behaviour | None, recipe: Recipe, seed: int) -> Trace:
-    encoded = rotated.weights if behaviour is None else behaviour.bottleneck
-    plane = lay_out(encoded, recipe.layout, seed=seed)
-    phases = find_phases(plane if recipe.clustered == "layout" else encoded, recipe.clustering)
-    return Trace(rotated, behaviour, plane, phases, recipe, seed)
+    traces = []
+    for path, behaviour in zip(rotated, seen, strict=True):
+        encoded = path.weights if behaviour is None else behaviour.bottleneck
+        plane = lay_out(encoded, recipe.layout, seed=seed)
+        phases = find_phases(plane if recipe.clustered == "layout" else encoded, recipe.clustering)
+        traces.append(Trace(path, behaviour, plane, phases, recipe, seed))
+    return traces

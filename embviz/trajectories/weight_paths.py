@@ -111,6 +111,8 @@ def rotate(path: WeightPath, *, device: str = "cpu") -> WeightPath:
     """
     if path.rotated:
         return path
+    # the inner products X X' of centred snapshots are S x S, however many weights there are; their
+    # eigenvectors are the scores on the principal axes, and their eigenvalues the scores' squared lengths
     gram = _inner_products(path.weights, device)
     squares, axes = (part.cpu().numpy()[..., ::-1] for part in torch.linalg.eigh(gram))  # the widest first
     if squares[0] <= 0:
@@ -149,8 +151,6 @@ def join(paths: Sequence[WeightPath], name: str = "all") -> WeightPath:
         Of one run: the same steps and losses. Rotated ones are smaller and give the same distances.
     name : str
     """
-    if not paths:
-        raise ValueError("there is no path to join")
     for path in paths[1:]:
         if not np.array_equal(path.steps, paths[0].steps) or not np.array_equal(
             path.losses, paths[0].losses, equal_nan=True
@@ -194,8 +194,6 @@ def cosine_share(points: ArrayLike) -> float:
     """
     points = check_array(points, "points", 2)
     n = len(points)
-    if n < 4:
-        raise ValueError(f"{n} points: give four at least")
     time = (np.arange(n) + 0.5) / n
     centered = points - points.mean(axis=0)
     if not centered.any():

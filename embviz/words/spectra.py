@@ -1,6 +1,6 @@
 """Eigenvalues of symmetric matrices, and random texts to hold them against.
 
-Two ways, by size: :func:`eigenvalues` gives all of them and needs V x V numbers; :func:`truncated_eigen`
+Two ways, by size: :func:`eigenvalues` gives all of them and needs V x V numbers; `truncated_eigen`
 gives the leading ones with their vectors.
 """
 

@@ -440,18 +440,6 @@ def test_a_run_longer_than_asked_for_is_refused_and_kept(tmp_path):
     assert read_run(tmp_path / "run").steps == before.steps == [0, 5, 10, 15, 20]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: AdamW(min_learning_rate=0.0), "rates must be above 0"),
-        (lambda: AdamW(min_learning_rate=1e-2), "the least at most the first"),
-        (lambda: AdamW(half_period=0), "the period at least 1"),
-        (lambda: AdamW(weight_decay=-0.1), "weight decay must not be negative"),
-        (lambda: AdamW(beta1=1.0), "betas below 1"),
-        (lambda: next(training(every=0)), "snapshot_at must be at least 1, got 0"),
-        (lambda: next(training(optimizer=AdamW(undecayed=("query",)))), r"ends in 'query'; there are"),
-    ],
-)
-def test_what_makes_no_training_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_names_that_no_parameter_has_are_refused():
+    with pytest.raises(ValueError, match=r"ends in 'query'; there are"):
+        next(training(optimizer=AdamW(undecayed=("query",))))

@@ -1,6 +1,7 @@
 """Paths read from checkpoints: of Trainer's folders and of files, in order, with losses, and refusals."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import save_file
 from embviz.runs import Sketch
 from embviz.trajectories import Recipe, checkpoints, read_checkpoints, trace
 from embviz.trajectories.autoencoders import Autoencoder
+from embviz.trajectories.checkpoints import steps_of
 from embviz.trajectories.nulls import measure
 from embviz.trajectories.phases import Clustering
 from embviz.trajectories.traces import Layout
@@ -121,19 +123,18 @@ def test_a_path_without_losses_is_traced_by_its_weights_alone(tmp_path):
             lambda run, files: read_checkpoints(run, ["*mlp*", "h.0.atn"]),
             "called 'h.0.atn': there are h.0.attn",
         ),
-        (lambda run, files: read_checkpoints(files, steps=[1, 2]), "4 checkpoints and 2 steps"),
-        (lambda run, files: read_checkpoints(files, losses=[1.0, 2.0]), "4 checkpoints and 2 losses"),
         (
-            lambda run, files: read_checkpoints(files, losses={50: 1.0, 100: 1.0}),
-            "losses has none for step 1000: give a loss for every step, or leave losses out",
+            lambda run, files: read_checkpoints(files, steps=[1, 2]),
+            r"4 checkpoints: give as many steps \(2",
         ),
+        (lambda run, files: read_checkpoints(files, losses=[1.0, 2.0]), "4 checkpoints: give as many"),
         (
             lambda run, files: read_checkpoints([*files, stored(run, "step9999.pt", mlp=torch.ones(2, 2))]),
             r"step9999\.pt.*'h\.0\.mlp\.weight' has shape \(2, 2\), in .* it has \(5, 3\)",
         ),
         (
             lambda run, files: read_checkpoints([stored(run, f"{name}.pt") for name in ("a", "b", "c")]),
-            r"a has no number that could be its step: give steps=",
+            "cannot be told from a, b, c: give steps=",
         ),
         (lambda run, files: read_checkpoints(with_log(run, "[]")), "is no log of Trainer's"),
     ],
@@ -164,3 +165,49 @@ def test_losses_that_the_log_does_not_reach_are_unknown_and_said(run):
 def test_a_function_tells_the_steps(files):
     found = read_checkpoints(files, "*mlp*", steps=lambda path: 7 + int(path.stem[-5:]))
     assert found["h.0.mlp.weight"].steps.tolist() == [step + 7 for step in sorted(STEPS)]
+
+
+# --- steps ------------------------------------------------------------------------------------------
+
+
+READ = {
+    "Lightning, with the loss in the name": (
+        ["epoch=0-step=100-val_loss=2.50.ckpt", "epoch=1-step=200-val_loss=1.75.ckpt"],
+        [100, 200],
+    ),
+    "Trainer": (["checkpoint-500", "checkpoint-1000"], [500, 1000]),
+    "global step before step": (["step1-global_step300", "step2-global_step600"], [300, 600]),
+    "thousands": (["model_step_5k.pt", "model_step_2.5k.pt"], [5000, 2500]),
+    "powers": (["step1e3.pt", "step2e3.pt"], [1000, 2000]),
+    "the number that differs": (["gpt2-124m-b8-10.pt", "gpt2-124m-b8-20.pt"], [10, 20]),
+    "iterations": (["iter_0001000", "iter_0002000"], [1000, 2000]),
+    "a plain number": (["7.safetensors", "8.safetensors"], [7, 8]),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_steps_are_read_from_names(kind):
+    names, steps = READ[kind]
+    assert steps_of([Path(name) for name in names]) == steps
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a1-b5", "a2-b7", "a3-b9"], "cannot be told from a1-b5, a2-b7, a3-b9: give steps="),
+        (["first.pt", "last.pt"], "cannot be told from first, last"),
+        (["step=100-a.pt", "step=100-b.pt"], "different whole numbers.*step=100-a: 100, step=100-b: 100"),
+        (["step_0.5.pt", "step_1.pt"], "different whole numbers, and the names say step_0.5: 0.5"),
+        (["lr0.1-loss2.5", "lr0.2-loss1.5"], "cannot be told"),
+    ],
+)
+def test_what_is_ambiguous_is_refused_with_the_names(names, message):
+    with pytest.raises(ValueError, match=message):
+        steps_of([Path(name) for name in names])
+
+
+def test_trainers_own_state_tells_the_step_where_names_do_not(tmp_path):
+    for name, step in {"best-3-1": 40, "last-2-9": 60}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trainer_state.json").write_text(f'{{"global_step": {step}}}', encoding="utf-8")
+    assert steps_of(sorted(tmp_path.iterdir())) == [40, 60]

@@ -230,7 +230,6 @@ SHORT = weight_path("query", noise(12, 9), range(12), np.ones(12))
         (lambda: lay_out(noise(15, 3), seed=0), "15 snapshots are too few for 15 neighbours.*below 15"),
         (lambda: lay_out(np.ones((30, 3)), seed=0), "all points are the same"),
         (lambda: Layout("tsne"), 'use "pymde", "pca" or "umap"'),
-        (lambda: Layout(n_neighbors=0), "must be above 0"),
         (lambda: trace(SHORT, seed=0), "query: 12 snapshots are too few for 15 neighbours"),
         (lambda: trace(SHORT, Recipe(layout=Layout("pca")), seed=0), "12 snapshots are too few for Clust"),
     ],

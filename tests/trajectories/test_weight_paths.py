@@ -133,9 +133,7 @@ FROZEN = path_of(np.ones((9, 5)), name="frozen")
         (lambda: told(steps=[0, 1, 1]), r"three snapshots or more, at increasing steps, got \[0 1 1\]"),
         (lambda: told(steps=[5, 10, 20], losses=[math.nan, 2, 1]), "1 NaN"),
         (lambda: join([path_of(walk(9, 5)), OTHER]), "key and query differ in steps or losses"),
-        (lambda: join([]), "there is no path to join"),
         (lambda: join([path_of(walk(9, 5)), FROZEN]), "frozen never moved"),
-        (lambda: cosine_share(walk(3, 2)), "give four at least"),
         (lambda: cosine_share(np.ones((5, 2))), "has no shape"),
     ],
 )

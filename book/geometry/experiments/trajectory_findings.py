@@ -31,7 +31,6 @@ from book.ledger.findings import Finding
 from book.ledger.places import results_folder
 from book.ledger.studies import Study
 from embviz.metrics import procrustes_disparity
-from embviz.trajectories.nulls import share_left
 
 OTHERS = tuple(kind for kind in PARAMETERS if kind != "Q")
 WALK = "random walk"
@@ -278,7 +277,8 @@ def _two_arms(run: TrajectoryRun) -> pd.DataFrame:
     for tensor, own in judged.groupby("tensor", sort=False):
         share = float(own.loc[own["path"] == DATA, "cosine_share"].iloc[0])
         walks = own.loc[own["path"].str.startswith(WALK), "cosine_share"].astype(float)
-        left = share_left(share, walks.tolist()).value
+        mean = float(np.mean(walks.tolist()))
+        left = (share - mean) / (1 - mean)  # 0 where the path has as much of the shape as its walks
         rows[tensor] = {"two_arms": share, "two_arms_walks": float(walks.mean()), "two_arms_left": left}
     return pd.DataFrame(rows).T
 
