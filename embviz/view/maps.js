@@ -152,15 +152,14 @@ function away(values) {
 
 /** The box about all points, or about a share of them: the others lie farthest from the middle. */
 function boxOf(parts, share) {
-  const joined = (name) => Float64Array.from(parts.flatMap((part) => Array.from(part[name])));
-  let [x, y] = [joined("x"), joined("y")];
-  const [across, up] = [away(x), away(y)];
+  const all = ["x", "y"].map((name) => Float64Array.from(parts.flatMap((part) => Array.from(part[name]))));
+  const [across, up] = all.map(away);
   const far = across.map((one, place) => Math.max(one, up[place]));
   const limit = far.slice().sort()[Math.ceil(share * far.length) - 1];
-  [x, y] = [x, y].map((values) => values.filter((_, place) => far[place] <= limit));
+  const [x, y] = all.map((values) => values.filter((_, place) => far[place] <= limit));
   const ends = (values) => values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
   const [[left, right], [bottom, top]] = [ends(x), ends(y)];
-  return { left, bottom, width: right - left || 1, height: top - bottom || 1 };
+  return { left, bottom, width: right - left || 1, height: top - bottom || 1, outside: far.length - x.length };
 }
 
 // --- looks ---
@@ -287,19 +286,6 @@ class WordMap {
   firstBox(shows = this.framed) {
     const [all, most] = [this.boxOf(shows, 1), this.boxOf(shows, FIRST_VIEW)];
     return Math.max(all.width / most.width, all.height / most.height) > SHRINKS ? most : all;
-  }
-
-  /** How many points lie outside of the first view. */
-  get outside() {
-    const { left, bottom, width, height } = this.firstBox();
-    let n = 0;
-    for (const show of this.framed) {
-      const { x, y } = this.data.shows[show];
-      for (let point = 0; point < x.length; point += 1) {
-        if (x[point] < left || x[point] > left + width || y[point] < bottom || y[point] > bottom + height) n += 1;
-      }
-    }
-    return n;
   }
 
   scaleOf({ width, height }) {
@@ -503,17 +489,19 @@ class WordMap {
     const side = Math.max(1, Math.round(2 * this.radius * this.ratio * ALPHA));
     const scale = this.view.scale * this.ratio;
     const [left, top] = [(width - side) / 2 - this.view.x * scale, (height - side) / 2 + this.view.y * scale];
-    const paint = (point, colours) => {
-      const px = Math.round(left + x[point] * scale);
-      const py = Math.round(top - y[point] * scale);
-      if (px < 0 || py < 0 || px + side > width || py + side > height) return;
-      const ink = colours[values ? values[point] : 0];
-      if (side === 1) pixels[py * width + px] = ink;
-      else for (let row = 0, from = py * width + px; row < side; row += 1, from += width) pixels.fill(ink, from, from + side);
+    const paint = (colours, chosen) => {
+      for (const point of seen) {
+        const look = values ? values[point] : 0;
+        if (only !== null && (look === only) !== chosen) continue;
+        const px = Math.round(left + x[point] * scale);
+        const py = Math.round(top - y[point] * scale);
+        if (px < 0 || py < 0 || px + side > width || py + side > height) continue;
+        if (side === 1) pixels[py * width + px] = colours[look];
+        else for (let row = 0, from = py * width + px; row < side; row += 1, from += width) pixels.fill(colours[look], from, from + side);
+      }
     };
-    const chosen = (point) => only === null || values?.[point] === only;
-    for (const point of seen) if (!chosen(point)) paint(point, faint);
-    for (const point of seen) if (chosen(point)) paint(point, inks);
+    if (only !== null) paint(faint, false);
+    paint(inks, true);
     pen.putImageData(this.picture, 0, 0);
   }
 
@@ -895,17 +883,20 @@ class MapGroup {
 
   /** Outliers, that the first view leaves out: all points, or the first view again where nothing was moved since. */
   showAll() {
-    const whole = this.maps.some((map) => map.outside > 0) && !this.maps[0].whole;
+    const whole = this.outside > 0 && !this.maps[0].whole;
     for (const map of this.maps) map.fit(whole);
     this.tellOutside();
   }
 
+  /** How many points the first view of a map leaves out, at most. */
+  get outside() {
+    return Math.max(...this.maps.map((map) => map.firstBox().outside));
+  }
+
   tellOutside() {
-    const outside = Math.max(...this.maps.map((map) => map.outside));
-    const told = outside === 0 ? "Show all" : this.maps[0].whole ? "The first view again" : `Show also the ${counted(outside)} points outside of this view`;
-    this.all.textContent = outside === 0 ? "all (0)" : this.maps[0].whole ? "first view (0)" : `${counted(outside)} outside (0)`;
-    this.all.title = `${told}: key 0`;
-    this.all.setAttribute("aria-label", this.all.title);
+    const left = `${counted(this.outside)} outside`;
+    const [text, told] = this.outside === 0 ? ["all", "Show all"] : this.maps[0].whole ? ["first view", "The first view again"] : [left, `Show also the points outside: ${left}`];
+    Object.assign(this.all, { textContent: `${text} (0)`, title: `${told}, key 0`, ariaLabel: `${told}, key 0` });
   }
 
   offerLasso(tools) {

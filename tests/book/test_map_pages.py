@@ -180,7 +180,7 @@ def test_dragging_and_the_arrow_keys_move_the_map_and_zero_shows_all(page):
 
 def test_the_first_view_leaves_outliers_out_and_zero_shows_them(page):
     page.evaluate("globalThis.large = document.querySelectorAll('.embviz-output')[1].maps.maps[0]; 0")
-    outside = page.evaluate("large.outside")
+    outside = page.evaluate("large.group.outside")
     assert 0 < outside <= 0.02 * 5_000
     button = page.get_by_title("key 0").nth(1)
     assert button.text_content() == f"{outside} outside (0)"
