@@ -48,12 +48,19 @@ class Sketch:
         n = math.prod(shape)
         if n <= self.size:
             return _flat
-        signs, turns = self._draw(name, shape, n)
+        # raw bits of PCG64, which no later numpy draws otherwise: a sign a weight, and a turn a chunk
+        key = json.dumps([self.seed, self.size, name, list(shape)]).encode()
+        bits = np.random.PCG64(np.random.SeedSequence(int.from_bytes(hashlib.sha256(key).digest())))
+        raw = bits.random_raw(-(-n // 64)).astype("<u8").view(np.uint8)
+        signs = 2 * np.unpackbits(raw, count=n, bitorder="little").astype(np.int8) - 1
+        turns = bits.random_raw(-(-n // self.size)) % np.uint64(self.size)
+        # each number takes one weight of every chunk, so that the map is a gather and a sum over chunks: one
+        # pass over the weights, without the collisions that adding them up in place would have
         width: type = np.int32 if n + self.size < 2**31 else np.int64  # of places, the last chunk's included
         chunks: np.ndarray = np.arange(0, n, self.size, dtype=width)[:, None]
         places: np.ndarray = np.arange(self.size, dtype=width) - turns.astype(width)[:, None]
         places %= width(self.size)
-        places += chunks  # that each number adds up
+        places += chunks
         short = places >= n  # the last chunk may be
         np.minimum(places, width(n - 1), out=places)
         signs = signs[places]
@@ -66,15 +73,6 @@ class Sketch:
             return signed.view(-1, self.size).sum(0)
 
         return project
-
-    def _draw(self, name: str, shape: Sequence[int], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """A sign for each of n weights, and how far each chunk is turned; the same with every numpy."""
-        key = json.dumps([self.seed, self.size, name, list(shape)]).encode()
-        bits = np.random.PCG64(np.random.SeedSequence(int.from_bytes(hashlib.sha256(key).digest())))
-        raw = bits.random_raw(-(-n // 64)).astype("<u8").view(np.uint8)
-        signs = 2 * np.unpackbits(raw, count=n, bitorder="little").astype(np.int8) - 1
-        turns = bits.random_raw(-(-n // self.size)) % np.uint64(self.size)
-        return signs, turns.astype(np.int64)
 
 
 def _flat(tensor: Tensor) -> Tensor:
