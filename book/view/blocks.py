@@ -67,7 +67,9 @@ def fill(text: str, page: str) -> str:
     """A cell of a page with what its blocks show in their place; links lead to notebooks."""
 
     def shown(block: re.Match[str]) -> str:
-        return re.sub(r"(href=['\"][^'\":]*)\.html\b", r"\1.ipynb", markdown(*block.groups(), page))
+        return re.sub(
+            r"(href=['\"][^'\":]*)\.html\b", r"\1.ipynb", markdown(block[1], block[2], block[3], page)
+        )
 
     return BLOCK.sub(shown, text)
 
