@@ -111,6 +111,7 @@ EXAMPLES: dict[str, Any] = {
     "lay_out_neighbors.neighbors": _neighbors,
     "lay_out_neighbors.start": lambda: rows(dim=2),
     "map_of_neighbors.neighbors": _neighbors,
+    "plot_histogram.x": lambda: "eigenvalue",
     "map_of_neighbors.layout": lambda: rows(dim=2),
     "lay_out.layout": _layout,
     "neighbors_in_plane.points": lambda: rows(dim=2),

@@ -114,6 +114,7 @@ def targets():
         if name not in NOT_AT_THE_CALL
         for key, parameter in inspect.signature(function).parameters.items()
         if takes_arrays(parameter.annotation, module)
+        and (name, key) != ("map_of_neighbors", "control")  # a pair
     ]
 
 

@@ -331,7 +331,7 @@ def _along(array: Tensor, axis: int, matrix: Tensor) -> Tensor:
 def _carry_heads(
     parts: _Parts, T: Tensor, plus: Tensor, head_width: int, rule: AttentionRule, seed: int
 ) -> None:
-    """Coordinates of queries, keys and values: all by T, or each head's by a map of its own."""
+    """Coordinates of queries, keys and values: all by T, or each head's by another map."""
     config = parts.config
     for layer in range(config.n_layers):
         if rule == "within":

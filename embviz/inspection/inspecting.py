@@ -439,7 +439,7 @@ def _measure_text(
     seed: int,
     progress: bool,
 ) -> list[Measured]:
-    """The next-token loss on a text, and as a control that of the tokens' frequencies in the text."""
+    """The next-token loss on a text, and as a control the loss of the tokens' frequencies in the text."""
     try:
         if isinstance(text, str):
             raise ValueError(text)

@@ -187,7 +187,6 @@ def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor) -> dict[str, T
     old = _turned(model.state_dict(), layout)
     new: dict[str, Tensor] = {}
     m, d = T.shape
-    squares = T.square()
 
     def reads(name: str, norm: str = "") -> None:
         # W (g * n + b) = (W diag(g) T+) T n + W b, for n what the norm makes of x before its gains g
@@ -206,13 +205,6 @@ def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor) -> dict[str, T
             if (full := f"{name}.{kind}") in old:
                 new[full] = T @ new.get(full, old[full]).double()
 
-    def norm_after(name: str) -> None:
-        total = squares.sum(1)
-        gain = squares @ (old[f"{name}.weight"].double() + layout.offset) / total.clamp_min(1e-30)
-        new[f"{name}.weight"] = torch.where(total > 0, gain, 1.0) - layout.offset
-        if f"{name}.bias" in old:
-            new[f"{name}.bias"] = T @ old[f"{name}.bias"].double()
-
     for name in layout.arrays:
         new[name] = old[name].double() @ T.T * ((d / m) ** 0.5 if layout.scaled else 1.0)
     for layer in range(model.config.num_hidden_layers):
@@ -222,15 +214,15 @@ def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor) -> dict[str, T
                 reads(f"{here}.{name}", "" if layout.encoder else f"{here}.{branch.start}")
             writes(f"{here}.{branch.writer}")
         for name in layout.after:
-            norm_after(f"{here}.{name}")
+            new |= _norm_after(old, f"{here}.{name}", T, layout.offset)
     if layout.encoder:  # above its layers: maps of the stream into a space as wide, and a head that reads it
-        norm_after(f"{layout.embedding}.LayerNorm")
+        new |= _norm_after(old, f"{layout.embedding}.LayerNorm", T, layout.offset)
         for name in ("pooler.dense", "cls.predictions.transform.dense"):
             if f"{name}.weight" in old:
                 reads(name)
                 writes(name)
         if "cls.predictions.decoder.weight" in old:
-            norm_after("cls.predictions.transform.LayerNorm")
+            new |= _norm_after(old, "cls.predictions.transform.LayerNorm", T, layout.offset)
             reads("cls.predictions.decoder")
         return {**old, **new}
     reads(layout.head, layout.norm)
@@ -239,6 +231,15 @@ def carry(model: Any, layout: Layout, T: Tensor, inverse: Tensor) -> dict[str, T
         head = new[f"{layout.head}.weight"]
         new[f"{layout.norm}.bias"] = torch.linalg.lstsq(head, bias[:, None], driver="gelsd").solution[:, 0]
     return {**old, **new}
+
+
+def _norm_after(old: Mapping[str, Tensor], name: str, T: Tensor, offset: float) -> dict[str, Tensor]:
+    """Gains and bias of a norm behind a branch: a new coordinate's gain is the mean of the gains it mixes."""
+    squares, bias = T.square(), f"{name}.bias"
+    total = squares.sum(1)
+    gain = squares @ (old[f"{name}.weight"].double() + offset) / total.clamp_min(1e-30)
+    new = {f"{name}.weight": torch.where(total > 0, gain, 1.0) - offset}
+    return new | ({bias: T @ old[bias].double()} if bias in old else {})
 
 
 def configured(model: Any, m: int, layout: Layout) -> Any:

@@ -180,7 +180,7 @@ class Run:
 
     @property
     def stored_steps(self) -> list[int]:
-        """Those of snapshots with weights."""
+        """Steps of the snapshots with weights."""
         return [step for step, line in self._lines.items() if line.sha256]
 
     @property

@@ -238,12 +238,12 @@ class Sharpness:
 def sharpness(points: ArrayLike) -> Sharpness:
     """Share of a path's length (S, D) in the longest twentieth of its steps, one step at least.
 
-    NaN of a path that doesn't move.
-
     >>> sharpness([[0.0], [1.0], [2.0], [12.0], [13.0]]).share
     0.7692307692307693
     """
     lengths = path_steps(points)
+    if not lengths.any():
+        raise ValueError("the path doesn't move: it has no sharpness")
     n_longest = max(1, round(len(lengths) / 20))
     longest = np.sort(lengths)[-n_longest:].sum()
     return Sharpness(float(longest / lengths.sum()), n_longest / len(lengths))

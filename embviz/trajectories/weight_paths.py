@@ -80,7 +80,11 @@ def weight_path(
         snapshots = np.stack([check_array(one, f"{name}: a snapshot", kind="floating") for one in snapshots])
     flat = snapshots.reshape(len(snapshots), -1)  # not copied
     weights = check_array(flat, f"{name}: snapshots", 2, kind="floating")
-    known = np.full(len(steps), math.nan) if losses is None else np.array(losses, dtype=float)
+    known = (
+        np.full(len(steps), math.nan) if losses is None else np.array(losses)
+    )  # a copy: it may be filled in
+    if known.dtype.kind != "f":
+        known = check_array(known, f"{name}: losses", 1).astype(float)
     if not len(weights) == len(steps) == len(known):
         raise ValueError(
             f"{name}: {len(weights)} snapshots, {len(steps)} steps, {len(known)} losses: give one of each"

@@ -68,7 +68,7 @@ FIELD = re.compile(r"\{([A-Za-z]\w*)(?::([^{}]*))?\}")  # of a title that follow
 
 
 class Control:
-    """What a reader moves. Its `values` are those of a page; what is typed has none."""
+    """What a reader moves. Its `values` are what a page offers; what is typed has none."""
 
     label: str
     values: Sequence[Any]

@@ -76,7 +76,7 @@ OTHERS = "others"
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """One embedding of the words: its places in the plane, and its neighbours in all dimensions."""
+    """One embedding of the words: its places in the layout, and its neighbours in all dimensions."""
 
     name: str  # what it is called beside others of the same words
     plane: np.ndarray  # (V, 2), whole steps from -32,767 to 32,767
@@ -765,7 +765,7 @@ def _common_plane(tables: list[np.ndarray], start: int) -> np.ndarray:
 
 
 def _regions(placed: Placed, shown: list[str], kinds: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Regions of the plane that have a name, the largest first, and the name of each point's region."""
+    """Regions of the layout that have a name, the largest first, and the name of each point's region."""
     from scipy.spatial import cKDTree
     from sklearn.cluster import HDBSCAN
 

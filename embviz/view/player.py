@@ -376,9 +376,8 @@ class Player(explorers.Controlled):
 
     @functools.cached_property
     def _spec(self) -> dict[str, Any]:
-        spec = make_spec(
-            self.draw, [MEASURED], finding=self.first_title, caption=self.caption, who=repr(self)
-        )
+        words = {"finding": self.first_title, "caption": self.caption, "who": repr(self)}
+        spec = make_spec(self.draw, [MEASURED], **words)
         rows, fixed = self._rows()
         # the columns stored once are put into each row that hasn't its own: live rows have
         keys = {name: json.dumps(name) for name in fixed}
@@ -391,11 +390,9 @@ class Player(explorers.Controlled):
         here = f"datum.{COMPUTED} === true || ({here})" if self.live_controls else here
         chosen = [{"filter": here}] if self.controls else []
         shown = {"filter": f"datum.{FRAME} <= {FRAME} && {FRAME} < datum.{NEXT}"}
+        flat = [{"flatten": self._lists}] if self._lists else []
         feeds = {
-            MEASURED: Feed(
-                MEASURED,
-                [*chosen, shown, *restored, *([{"flatten": self._lists}] if self._lists else [])],
-            ),
+            MEASURED: Feed(MEASURED, [*chosen, shown, *restored, *flat]),
             HISTORY.name: Feed(MEASURED, chosen),
         }
         if self._background is not None:
