@@ -7,8 +7,6 @@ __version__ = "0.3.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "corpora", "words", "models", "runs", "training", "inspection", "trajectories", "kernels", "ledger",
-        "view", "metrics", "neighbors", "projections", "project", "storage", "memory", "imports",
     ],
     submod_attrs={"inspection": ["compare", "inspect", "patch"]},
 )  # fmt: skip

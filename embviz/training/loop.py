@@ -37,6 +37,10 @@ class AdamW:
     eps: float = 1e-8
     undecayed: tuple[str, ...] = ()  # ends of the names of parameters that don't decay
 
+    def __post_init__(self) -> None:
+        if not 0 < self._least_rate <= self.learning_rate:
+            raise ValueError(f"rates must be above 0, the least at most the first: {self}")
+
     @property
     def _least_rate(self) -> float:
         return self.learning_rate if self.min_learning_rate is None else self.min_learning_rate

@@ -211,8 +211,8 @@ def test_the_front_page_begins_with_buttons_and_a_wide_map_and_has_the_path_of_t
 ):
     with tab(chromium, site, viewport={"width": width, "height": 800}) as page:
         page.goto(f"{site}index.html")
-        page.locator(".tag_hero canvas").first.wait_for()
-        canvas = page.locator(".tag_hero canvas").first.bounding_box()
+        page.locator(".tag_hero canvas[role=img]").first.wait_for()
+        canvas = page.locator(".tag_hero canvas[role=img]").first.bounding_box()
         assert canvas["y"] + canvas["height"] <= 800
         assert canvas["width"] > least * width
         links = [link.bounding_box() for link in page.locator("h1 + p + p a").all()]

@@ -160,6 +160,12 @@ def test_a_reader_who_has_seen_enough_gets_no_error():
 # --- chapters to work on ----------------------------------------------------------------------------
 
 
+def chapter(words):
+    """A notebook of these words."""
+    cell = {"cell_type": "markdown", "id": "words", "metadata": {}, "source": [words]}
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
     """A book with two chapters, and what `lab` starts JupyterLab with: commands, environments."""
@@ -172,7 +178,7 @@ def lab(tmp_path, monkeypatch):
     chapters.mkdir(parents=True)
     (chapters.parent / "_toc.yml").write_text("root: index\n", encoding="utf-8")
     for name in ("red", "blue"):
-        (chapters / f"{name}.ipynb").write_text(f"{name}, first edition", encoding="utf-8")
+        (chapters / f"{name}.ipynb").write_text(chapter(f"{name}, first edition"), encoding="utf-8")
     return started, chapters, tmp_path / "home" / "embviz" / "p"
 
 
@@ -183,7 +189,7 @@ def test_lab_opens_copies_of_the_chapters_and_takes_jupyterlabs_options(lab, cap
     assert command[3] == str(copies)
     assert command[-3:] == ["--no-browser", "--port", "9999"]
     assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(chapters.parent.parent)
-    assert (copies / "flowers" / "red.ipynb").read_text(encoding="utf-8") == "red, first edition"
+    assert "red, first edition" in (copies / "flowers" / "red.ipynb").read_text(encoding="utf-8")
     assert f"chapters: {copies}, 2 copied now" in capsys.readouterr().out
     commands.main(["lab", "--in-place"])
     assert started[1][0][3] == str(chapters.parent)
@@ -194,11 +200,11 @@ def test_an_edited_copy_is_never_overwritten_and_an_unedited_one_follows_the_boo
     commands.main(["lab"])
     (copies / "flowers" / "red.ipynb").write_text("mine", encoding="utf-8")
     for name in ("red", "blue"):
-        (chapters / f"{name}.ipynb").write_text(f"{name}, second edition", encoding="utf-8")
+        (chapters / f"{name}.ipynb").write_text(chapter(f"{name}, second edition"), encoding="utf-8")
     capsys.readouterr()
     commands.main(["lab"])
     assert (copies / "flowers" / "red.ipynb").read_text(encoding="utf-8") == "mine"
-    assert (copies / "flowers" / "blue.ipynb").read_text(encoding="utf-8") == "blue, second edition"
+    assert "blue, second edition" in (copies / "flowers" / "blue.ipynb").read_text(encoding="utf-8")
     said = capsys.readouterr().out
     assert "1 copied now" in said
     assert "flowers/red.ipynb has changed in the book, your edited copy stays" in said
