@@ -33,6 +33,7 @@ print("resource" in vars(embviz.memory) and embviz.memory.resource)
 """
 
 WORK = """
+import os
 import sys
 import torch
 from embviz.memory import available_memory
@@ -45,7 +46,7 @@ run = Run.open(folder, config={"seed": 0})
 try:
     Run.open(folder, config={"seed": 0})
 except BusyRunError as refusal:
-    print("this process" in str(refusal))
+    print(f"process {os.getpid()}:" in str(refusal))
 run.append(0, {"weight": torch.ones(2, 3)}, {"loss": 1.0})
 run.close()
 print(read_run(folder).weights(0)["weight"].sum().item())

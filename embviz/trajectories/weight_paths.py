@@ -83,8 +83,8 @@ def weight_path(
     known = (
         np.full(len(steps), math.nan) if losses is None else np.array(losses)
     )  # a copy: it may be filled in
-    if known.dtype.kind != "f":
-        known = check_array(known, f"{name}: losses", 1).astype(float)
+    if known.dtype.kind != "f" or isinstance(losses, np.ma.MaskedArray):
+        known = check_array(losses, f"{name}: losses", 1).astype(float)
     if not len(weights) == len(steps) == len(known):
         raise ValueError(
             f"{name}: {len(weights)} snapshots, {len(steps)} steps, {len(known)} losses: give one of each"

@@ -102,6 +102,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     mine.cells.insert(0, nbformat.v4.new_markdown_cell(SOLUTIONS))
     nbformat.write(mine, book / "chapter.ipynb")
     shutil.copy(BOOK / "references.bib", book)
+    (book / "_toc.yml").write_text("root: chapter\n", encoding="utf-8")
     copy_chapters(book, folder, fill_notebook)  # as `python -m book lab` does
     with running_lab(folder, state) as address:
         yield address, folder
