@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from book.ledger.cells import Cell, read
-from book.tying import exor as chapter
+from book.tying import exor_charts as chapter
 from book.tying.experiments import exor
 from book.tying.experiments.exor_runs import READINGS, load_model, prepare
 from book.tying.languages.exor import MASK, SYMBOLS, EXor

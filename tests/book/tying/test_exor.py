@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.tying import exor as chapter
 from book.tying import exor_accuracy
+from book.tying import exor_charts as chapter
 from book.tying.experiments import exor_runs, spellings
 from book.tying.languages.exor import SYMBOLS
 

@@ -11,7 +11,7 @@ import altair as alt
 import pandas as pd
 
 from book.ledger.cells import read
-from book.tying.exor import last
+from book.tying.exor_charts import last
 from book.tying.experiments import exor, theorems
 from book.tying.experiments.exor_runs import load_model
 from book.tying.models.encoders import Encoder
