@@ -223,7 +223,7 @@ def curves(preset: str = "paper") -> pd.DataFrame:
 
 def _orthogonal(preset: str) -> dict[str, Finding]:
     """How orthogonal models of each setting end, from each start."""
-    found = {}
+    found: dict[str, Finding] = {}
     for setting, start, key in (
         ("wide", "narrow", "long"),
         ("wide", "wide", "wide_other"),

@@ -734,7 +734,7 @@ def other_text(preset: str) -> tuple[TextConfig, bool]:
 
 def support_runs(preset: str) -> list[SupportRun]:
     """Base models on a text of another kind."""
-    few = {"n_vectors": 64, "n_draws": 5} if preset == "quick" else {}
+    few: dict[str, Any] = {"n_vectors": 64, "n_draws": 5} if preset == "quick" else {}
     return [SupportRun(base, *other_text(preset), **few) for base in bases.fresh(preset)]
 
 
