@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 CORES ?= 2
-WORKERS ?= $(shell expr $(CORES) + 1)
+WORKERS ?= $(CORES)
 NBVAL := --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout 300
 PYTEST := --dist loadscope --no-loadscope-reorder -p tests.forked_kernels $(NBVAL)
 CHAPTERS := $(wildcard book/*.ipynb book/*/*.ipynb)
