@@ -34,7 +34,7 @@ print(corpus.n_tokens, int(count_pairs(np.arange(20) % 5, 5, window=2).sum()), t
 
 def ledger(environment):
     done = subprocess.run(
-        [sys.executable, "-m", "embviz.cli", "ledger", "kernel.exact", "--json"],
+        [sys.executable, "-m", "book", "ledger", "kernel.exact", "--json"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
