@@ -14,6 +14,7 @@ import click
 
 from book import ledger
 from book.ledger import claims, copies, new, places
+from embviz.cli import print_rows
 
 LAB_OPTIONS = (  # of JupyterLab, which then asks no other host and installs nothing
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
@@ -116,11 +117,11 @@ def show_ledger(claim: str, derive: bool, scale: str | None, as_json: bool) -> N
         (item,) = items
         print(_verdict_line(item))
         print(f"  {item.claim.says}\n" + (f"  {item.reason}\n" if item.reason else ""))
-        _print_rows(ledger.measurement_texts(item))
+        print_rows(ledger.measurement_texts(item))
         for sentence in item.claim.amended:
             print(f"\n  amended {sentence}")
     else:
-        _print_rows(ledger.summary(items))
+        print_rows(ledger.summary(items))
 
 
 @commands.command(
@@ -185,16 +186,6 @@ def _verdict_line(item: ledger.Entry) -> str:
             *filter(None, [", ".join(filter(None, details))]),
         ]
     )
-
-
-def _print_rows(rows: Sequence[dict[str, str]]) -> None:
-    """Columns of text, aligned to the left, as wide as their longest cell; the names on top."""
-    if not rows:
-        return
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(len(str(line[column])) for line in lines) for column in range(len(lines[0]))]
-    for line in lines:
-        print("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 if __name__ == "__main__":

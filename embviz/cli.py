@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _said(error: Exception) -> str:
     """An error in one line; for a missing library with the command that installs it."""
     line = " ".join(str(error).split()) or type(error).__name__
-    if type(error) is ModuleNotFoundError and error.name:  # an experiment of the project's own imports it
+    if type(error) is ModuleNotFoundError and error.name:  # a library that a room imports late
         from embviz.imports import extra_with
 
         extra = extra_with(error.name.partition(".")[0])
@@ -513,8 +513,8 @@ def _print_json(table: pd.DataFrame) -> None:
 
 
 def _print_table(table: pd.DataFrame) -> None:
-    """A table as :func:`_print_rows` prints it, a dash for what is not there."""
-    _print_rows(table.astype(object).where(table.notna(), "-").to_dict(orient="records"))
+    """A table as :func:`print_rows` prints it, a dash for what is not there."""
+    print_rows(table.astype(object).where(table.notna(), "-").to_dict(orient="records"))
 
 
 def _printable(token: str) -> str:
@@ -526,7 +526,7 @@ def _printable(token: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in token)
 
 
-def _print_rows(rows: Sequence[Mapping[Any, Any]]) -> None:
+def print_rows(rows: Sequence[Mapping[Any, Any]]) -> None:
     """Columns of text, aligned to the left, as wide as their longest cell; the names on top."""
     if not rows:
         return

@@ -1,4 +1,4 @@
-"""Axis titles by column name: what the package's own tables need, and what a project adds.
+"""Axis titles by column name: what the package's own tables need, and what a notebook adds.
 
 A column that has no entry shows its name. ``LABELS["my_gap"] = Label("gap of the losses", "nats")`` gives it
 words and a unit in every chart from then on. Nothing here needs a library for charts.

@@ -100,7 +100,7 @@ class Claim:
 
 
 def claim_files() -> list[Path]:
-    """The files of claims of this project, a paper each."""
+    """The files of claims, a paper each."""
     return sorted(claims_folder().glob("*.toml"))
 
 

@@ -1,4 +1,4 @@
-"""Copies of a project's chapters to work on, so that running and saving them leaves the book as it is."""
+"""Copies of the chapters to work on, so that running and saving them leaves the book as it is."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The ledger on disk: one committed file with every claim, what was measured for it, and its verdict.
 
 :func:`book.ledger.derive` judges a claim on stored cells; what it gives is written here, and everything
-that shows a verdict reads it here. The file is ``data/ledger.json`` of the project, or ``ledger.json`` in the
-folder of results that ``EMBVIZ_RESULTS_DIR`` names.
+that shows a verdict reads it here. The file is ``data/ledger.json``, or ``ledger.json`` in the folder
+of results that ``EMBVIZ_RESULTS_DIR`` names.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ def load_runs(experiment: str, **fields: Any) -> pd.DataFrame:
     ------
     FileNotFoundError
         If no such run is stored; the message has names that are near.
+    ValueError
+        If their configuration has no such field; the message lists its fields.
     """
     paper, _, name = experiment.partition(".")
     files = list((results_folder() / paper / name).glob("*.parquet")) if name else []
@@ -49,6 +51,8 @@ def load_runs(experiment: str, **fields: Any) -> pd.DataFrame:
             "`python -m book run CLAIM` computes and stores the runs of a claim"
         )
     runs = _runs(tuple((path, path.stat().st_mtime_ns) for path in files))
+    if unknown := [field for field in fields if field not in runs[0][0]]:
+        raise ValueError(f"runs of {experiment} have no field {unknown[0]!r}, but {', '.join(runs[0][0])}")
     for field, value in fields.items():
         runs = [run for run in runs if run[0][field] in (value if isinstance(value, list) else [value])]
     if not runs:

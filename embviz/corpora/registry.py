@@ -1,6 +1,6 @@
 """Named data sets and released models: what the registry says of each, and its verified files.
 
-The registry is the package's ``data/registry.toml``, to which a project may add one of its own.
+The registry is the package's ``data/registry.toml``.
 
 A file is looked for in the user's cache, then in the mirror folder that ``EMBVIZ_DATA_DIR`` names. It
 may lie there in several forms (the published archive, a compressed copy of its text): any of them will

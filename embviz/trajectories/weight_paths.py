@@ -63,8 +63,8 @@ def weight_path(
         Three or more, finite: weights, or a sketch of them.
     steps : array of int, shape (S,), increasing
     losses : array, shape (S,), optional
-        All NaN, as a recorder writes them that was told none, or left out: weights alone are looked at. At
-        step 0, where no update has been, NaN stands for the loss of the first one.
+        Left out, or all NaN, where no losses were recorded: weights alone are looked at. At step 0, before
+        any update, NaN stands for the loss of the first one.
 
     Returns
     -------

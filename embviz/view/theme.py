@@ -1,7 +1,7 @@
 """One look for every chart: colours everybody can tell apart, axis titles with units, text as the page's.
 
 Importing this module registers the theme and the renderer with Altair, and turns both on, so that charts show
-without a network. A renderer that was chosen before stays, except in the working directory of a project.
+without a network. A renderer that was chosen before stays, except in a folder of a Jupyter Book.
 ``alt.theme.enable("default")`` and ``alt.renderers.enable("default")`` turn both off again.
 """
 

@@ -57,6 +57,8 @@ def test_runs_are_chosen_by_their_fields(stored):
     assert len(load_runs("testing.models", seed=[2, 10, 11], kept=True)) == 4
     with pytest.raises(FileNotFoundError, match=r"seed': 3"):
         load_runs("testing.models", seed=3)
+    with pytest.raises(ValueError, match="no field 'sead', but seed, kept"):
+        load_runs("testing.models", seed=3, sead=2)
 
 
 def test_a_field_that_is_also_a_column_stands_once():
